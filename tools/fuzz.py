@@ -93,8 +93,7 @@ class _Worker:
         try:
             self._end.send((kind, seed))
             if self._end.poll(_SECONDS):
-                found: Outcome = self._end.recv()
-                return found
+                return self._end.recv()
             outcome = Outcome(HANG, f"{_SECONDS:g} seconds")
         except (EOFError, OSError):
             self._process.join(_SECONDS)

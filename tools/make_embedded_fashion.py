@@ -5,8 +5,6 @@ into /usr/share/datasets/fashion-mnist. Run it from the top of the checkout, the
 The result is the same byte for byte whenever it is run with the same versions of Python and xz.
 """
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

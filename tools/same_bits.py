@@ -37,11 +37,12 @@ def main() -> int:
             check=True,
         )
         try:
-            known = [name for name in parsed.methods if _knows(theirs, name)]
+            known = _run(theirs, "methods", "--json").stdout
             same = {
                 name: _tickets(theirs, name, Path(folder, "a", name))
                 == _tickets(ROOT, name, Path(folder, "b", name))
-                for name in known
+                for name in parsed.methods
+                if f'"{name}"' in known
             }
         finally:
             subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", theirs], check=True)
@@ -54,10 +55,6 @@ def _run(code: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(code / "src"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "freetickets", *words]
     return subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
-
-
-def _knows(code: Path, name: str) -> bool:
-    return f'"{name}"' in _run(code, "methods", "--json").stdout
 
 
 def _tickets(code: Path, name: str, output: Path) -> list[dict[str, bytes]]:

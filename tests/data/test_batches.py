@@ -147,9 +147,8 @@ def test_images_are_normalised_by_channel():
     assert features.inputs.abs().sum() > 0
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_nonsense_is_refused(refused):
+    for options, message in (
         ({"augmentation": "imagenet"}, "not for images in memory"),
         ({"augmentation": "blur"}, "choose from"),
         ({"mean": (0.5, 0.5), "std": (1.0, 1.0)}, "give 1 of each"),
@@ -158,10 +157,8 @@ def test_images_are_normalised_by_channel():
         ({"world": 9}, "a sample for each rank"),
         ({"seed": -1}, "negative"),
         ({"workers": -1}, "negative"),
-    ],
-)
-def test_nonsense_is_refused(refused, options, message):
-    refused(message, Batches, images(20), 8, **options)
+    ):
+        refused(message, Batches, images(20), 8, **options)
     refused("there are 3 batches", Batches(images(20), 8).epoch, 0, start=4)
     refused("make no batch", Batches, images(1), 8)
     features = Split(torch.zeros(4, 2), torch.arange(4))

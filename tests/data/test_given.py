@@ -3,7 +3,6 @@
 import doctest
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -64,23 +63,19 @@ def test_what_can_be_trained_on_can_be_predicted(x):
     labels = np.arange(len(as_inputs(x))) % 2
     spec, load = training_data((x, labels))
     split = take_as_numbers(load())
-    assert isinstance(split, Split)
     assert torch.equal(predicted(x, spec.shape), split.inputs)
 
 
-@pytest.mark.parametrize(
-    ("x", "message"),
-    [
+def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refused):
+    for x, message in (
         ([[np.nan, 1.0], [0.0, 1.0]], "x has values that are not finite"),
         (Frame([0.5, np.nan], [True, False]), "x has values that are not finite"),
         (Frame([1.0, 2.0], ["a", "b"]), "x has text or missing values in it"),
         (Frame([1.0, 2.0], [None, True]), "x has text or missing values in it"),
         (np.zeros((2, 2), complex), "x is complex128 of shape"),
-    ],
-)
-def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refused, x, message):
-    refused(message, training_data, (x, [0, 1]))
-    refused(message, predicted, x, (2,))
+    ):
+        refused(message, training_data, (x, [0, 1]))
+        refused(message, predicted, x, (2,))
 
 
 def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):
@@ -95,20 +90,31 @@ def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):
         refused("x is integers of shape", predicted, cube, cube.shape[1:])
 
 
-class Tokens(Dataset[Any]):
+class Computed(Dataset):
+    """So many samples, each what a function gives for its index."""
+
+    def __init__(self, count, sample):
+        self._count, self._sample = count, sample
+
     def __len__(self):
-        return 4
+        return self._count
 
     def __getitem__(self, index):
-        return [index, index + 1], index % 2 == 0
+        return self._sample(index)
+
+
+def given(*samples):
+    """A dataset that gives what it is told to."""
+    return Computed(len(samples), samples.__getitem__)
 
 
 def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array():
-    spec, load = training_data(Tokens())
+    tokens = Computed(4, lambda index: ([index, index + 1], index % 2 == 0))
+    spec, load = training_data(tokens)
     assert (spec.integers, spec.classes) == (True, ("False", "True"))
     assert take_as_numbers(load()).dtype == torch.float32
     for integers, dtype in ((True, torch.int64), (False, torch.float32)):
-        (found,) = unlabelled(Tokens(), (2,), integers, at_once=9)
+        (found,) = unlabelled(tokens, (2,), integers, at_once=9)
         assert found.dtype == dtype
 
 
@@ -137,14 +143,14 @@ def test_only_a_part_of_an_array_is_held_when_it_is_predicted(refused, tmp_path)
 
 def test_names_tell_samples_labels_and_classes_apart():
     x = np.arange(12.0).reshape(6, 2)
-    labels: list[Any] = [[0, 1] * 3, [1, 0] * 3, [1, 2] * 3, ["a", "b"] * 3, [False, True] * 3]
+    labels = [[0, 1] * 3, [1, 0] * 3, [1, 2] * 3, ["a", "b"] * 3, [False, True] * 3]
     names = {training_data((x, y))[0].name for y in labels}
     names.add(training_data((x + 1, labels[0]))[0].name)
     assert len(names) == 6
     assert training_data((x, labels[0]))[0].name == "arrays-de6fff97"  # as in older runs
 
 
-class Stream(IterableDataset[Any]):
+class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
 
@@ -185,7 +191,6 @@ def test_a_folder_of_classes_is_validation_data(refused, image_tree):
     (folder / "val" / "cow" / "0.png").unlink()
     (folder / "val" / "cow").rmdir()
     split = load_validation(folder / "val", spec)
-    assert isinstance(split, Split)
     assert split.labels.tolist() == [0, 2]
     assert split.inputs[:, 0, 0, 0].tolist() == [0, 200]
     (folder / "val" / "hen").mkdir()
@@ -203,28 +208,10 @@ def test_an_npz_of_x_and_y_is_validation_data(refused, tmp_path):
     refused("no validation data at", load_validation, "nowhere", spec, tmp_path)
 
 
-class Jittered(Dataset[Any]):
-    """Twelve samples; each draws from all three generators when it is read."""
-
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        noise = [random.random(), np.random.rand(), float(torch.rand(()))]  # noqa: NPY002
-        return torch.tensor([index, *noise], dtype=torch.float32), index % 3
-
-
-class Given(Dataset[Any]):
-    """Gives what it is told to."""
-
-    def __init__(self, *samples):
-        self._samples = samples
-
-    def __len__(self):
-        return len(self._samples)
-
-    def __getitem__(self, index):
-        return self._samples[index]
+def jittered(index):
+    """A sample that draws from all three generators when it is read."""
+    noise = [random.random(), np.random.rand(), float(torch.rand(()))]  # noqa: NPY002
+    return torch.tensor([index, *noise], dtype=torch.float32), index % 3
 
 
 def read(dataset):
@@ -244,7 +231,7 @@ def states():
 
 
 def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
-    before, split = states(), read(Jittered())
+    before, split = states(), read(Computed(12, jittered))
     expected, other = (by_index(Batches(split, 4, seed=5), epoch) for epoch in (2, 3))
     assert states() == before  # the generators of the process are left alone
     assert sorted(expected) == list(range(12))
@@ -264,17 +251,12 @@ def test_a_sample_is_a_function_of_seed_epoch_and_index_alone():
 
 
 def test_labels_are_those_of_the_samples_as_they_are_read():
-    class Turned(Dataset[Any]):
+    def turned(index):
         """The label is what was drawn: how often the sample was turned."""
+        turns = random.randrange(3)
+        return np.full(2, turns, np.float32), "abc"[turns]
 
-        def __len__(self):
-            return 40
-
-        def __getitem__(self, index):
-            turns = random.randrange(3)
-            return np.full(2, turns, np.float32), "abc"[turns]
-
-    batches = Batches(read(Turned()), 8)
+    batches = Batches(read(Computed(40, turned)), 8)
     seen = [torch.cat([labels for _, labels in batches.epoch(epoch)]) for epoch in (0, 1)]
     assert not torch.equal(*seen)
     for inputs, labels in batches.epoch(0):
@@ -285,14 +267,14 @@ def test_labels_are_those_of_the_samples_as_they_are_read():
 def test_images_in_any_layout_are_read_as_arrays_are(workers):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (6, 8, 9, 3), dtype=np.uint8)
-    dataset = Given(*((image, np.int64(i % 2)) for i, image in enumerate(images)))
+    dataset = given(*((image, np.int64(i % 2)) for i, image in enumerate(images)))
     spec, load = training_data(dataset, workers=workers)
     arrays, _ = training_data((images, np.arange(6) % 2))
     assert (spec.shape, spec.mean, spec.std) == ((3, 8, 9), arrays.mean, arrays.std)
     inputs, labels = next(Batches(load(), 6, shuffle=False, workers=workers).epoch(0))
     torch.testing.assert_close(inputs * 255, torch.from_numpy(images).permute(0, 3, 1, 2).float())
     assert labels.tolist() == [0, 1] * 3
-    pillow = Given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
+    pillow = given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
     assert training_data(pillow, workers=workers)[0].shape == (3, 4, 5)
 
 
@@ -313,24 +295,18 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
     ],
 )
 def test_samples_that_are_no_pairs_of_two_are_one_line(refused, samples, message, workers):
-    refused(message, training_data, Given(*samples), workers=workers)
+    refused(message, training_data, given(*samples), workers=workers)
 
 
 def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded(refused):
-    class Own(Dataset[Any]):
-        def __init__(self, seeded):
-            self._seeded, self._rng = seeded, np.random.default_rng(0)
+    rng = np.random.default_rng(0)
+    own = Computed(6, lambda index: (rng.random(2), index % 2))
+    refused(r"gives other samples .* torch\.initial_seed\(\)", training_data, own)
 
-        def __len__(self):
-            return 6
+    def seeded(index):
+        return np.random.default_rng(torch.initial_seed()).random(2), index % 2
 
-        def __getitem__(self, index):
-            if self._seeded:
-                self._rng = np.random.default_rng(torch.initial_seed())
-            return self._rng.random(2), index % 2
-
-    refused(r"gives other samples .* torch\.initial_seed\(\)", training_data, Own(seeded=False))
-    batches = Batches(read(Own(seeded=True)), 6, shuffle=False)
+    batches = Batches(read(Computed(6, seeded)), 6, shuffle=False)
     first, again, other = (next(batches.epoch(epoch))[0] for epoch in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -340,7 +316,6 @@ def test_datasets_that_are_plain_tensors_are_found(refused):
     x, y = torch.arange(10.0)[:, None], torch.arange(10) % 2
     inner = Subset(TensorDataset(x, y), range(9, 0, -1))
     tensors = plain_tensors(Subset(inner, [0, 3]))
-    assert tensors is not None
     assert [tensor.flatten().tolist() for tensor in tensors] == [[9, 6], [1, 0]]
-    assert plain_tensors(Subset(Jittered(), [0])) is None
+    assert plain_tensors(Subset(Computed(12, jittered), [0])) is None
     refused("train_data has 3 tensors: it must have two", training_data, TensorDataset(x, x, y))

@@ -57,9 +57,9 @@ def test_arrays_of_another_size_are_resized_as_files_are(refused, tmp_path, pict
     refused("a.npy are 3 x 8 x 6, .*--resize", read_images, tmp_path / "a.npy", (1, 5, 4))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_what_can_not_be_read_is_one_line(refused, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, content, message in (
         ("a.npy", np.zeros((2, 3, 8, 6), np.complex64), "holds complex64"),
         ("a.npy", np.zeros((2, 3, 9, 6)), r"holds samples of \(3, 9, 6\), not \(3, 8, 6\)"),
         ("a.npy", np.zeros((3,), np.uint8), "images are"),
@@ -73,14 +73,11 @@ def test_arrays_of_another_size_are_resized_as_files_are(refused, tmp_path, pict
         ("a.png", b"\x89PNG", "can't be read as an image"),
         ("empty", None, "holds no images"),
         ("nowhere", None, "no such file"),
-    ],
-)
-def test_what_can_not_be_read_is_one_line(refused, tmp_path, name, content, message):
-    (tmp_path / "empty").mkdir()
-    if isinstance(content, bytes):
-        (tmp_path / name).write_bytes(content)
-    elif isinstance(content, dict):
-        np.savez(tmp_path / name, **content)
-    elif content is not None:
-        np.save(tmp_path / name, content, allow_pickle=True)
-    refused(message, read_images, tmp_path / name, SHAPE)
+    ):
+        if isinstance(content, bytes):
+            (tmp_path / name).write_bytes(content)
+        elif isinstance(content, dict):
+            np.savez(tmp_path / name, **content)
+        elif content is not None:
+            np.save(tmp_path / name, content, allow_pickle=True)
+        refused(message, read_images, tmp_path / name, SHAPE)

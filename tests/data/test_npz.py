@@ -45,9 +45,8 @@ def test_features_have_the_shape_that_the_spec_says(write):
     assert (spec.shape, spec.mean) == ((3, 8, 8), ())
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_the_spec_says_what_is_wrong(refused, write):
+    for change, message in (
         ({"y_test": np.arange(3)}, "not one a row"),
         ({"y_train": np.zeros((6, 1), int)}, "not one a row"),
         ({"x_test": np.ones((4, 8, 9, 3), np.uint8)}, "differ in shape"),
@@ -59,11 +58,9 @@ def test_features_have_the_shape_that_the_spec_says(write):
         ({"y_train": np.arange(6) * 10}, "label 50 of 6 samples"),
         ({"classes": np.arange(3)}, "must be two or more strings"),
         ({"x_test": None, "y_test": None}, "lacks x_test, y_test: it needs"),
-    ],
-)
-def test_the_spec_says_what_is_wrong(refused, write, change, message):
-    content = {key: value for key, value in (IMAGES | change).items() if value is not None}
-    refused(message, get_spec, write(**content))
+    ):
+        content = {key: value for key, value in (IMAGES | change).items() if value is not None}
+        refused(message, get_spec, write(**content))
 
 
 def test_loading_says_what_is_wrong(refused, write):

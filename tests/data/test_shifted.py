@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from freetickets.data import Batches, LazySplit, Split, load
+from freetickets.data import Batches, LazySplit, Split, arrays, load
 from freetickets.data.shifted import (
     CorruptedArrays,
     corrupted_photos,
@@ -23,8 +23,7 @@ CLASSES = ("n01", "n02", "n03")
 
 @pytest.fixture
 def inside(rng):
-    images = rng.integers(0, 256, (6, 3, 4, 5), dtype=np.uint8)
-    return Split(torch.from_numpy(images), torch.arange(6) % 3)
+    return arrays(rng.integers(0, 256, (6, 3, 4, 5), dtype=np.uint8), np.arange(6) % 3)
 
 
 def write(folder, inside, name="fog", count=6):
@@ -126,8 +125,7 @@ COLOUR = (3, 8, 8)
 @pytest.fixture
 def known(rng):
     """What an ensemble was trained on."""
-    images = rng.integers(0, 256, (30, *COLOUR), dtype=np.uint8)
-    return Split(torch.from_numpy(images), torch.arange(30) % 3)
+    return arrays(rng.integers(0, 256, (30, *COLOUR), dtype=np.uint8), np.arange(30) % 3)
 
 
 def test_pure_noise_is_that_of_the_authors(known):
@@ -181,8 +179,7 @@ def test_a_path_is_read_as_for_predictions(refused, known, tmp_path, rng):
         path = tmp_path / "pictures" / f"class{number // 3}" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(path)
-    for name in ("pictures", "x.npy"):
-        path = str(tmp_path / name)
+    for path in (str(tmp_path / "pictures"), str(tmp_path / "x.npy")):
         split = load_ood(path, known, COLOUR, samples=4)
         assert np.array_equal(split.inputs.numpy(), images.transpose(0, 3, 1, 2)[:4])
         assert split.labels.tolist() == [-1] * 4

@@ -16,19 +16,16 @@ def test_images_are_turned_and_ten_is_zero(tmp_path, rng):
     assert torch.equal(split.inputs[4, 2], torch.from_numpy(images[:, :, 2, 4].copy()))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_wrong_contents_are_refused(refused, tmp_path):
+    for content, message in (
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [11]]}, "label from 1 to 10"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1]]}, "label from 1 to 10"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "label from 1 to 10"),
         ({"X": np.zeros((32, 32, 3, 2)), "y": [[1], [2]]}, "does not hold images"),
         ({"y": [[1]]}, "does not hold images"),
-    ],
-)
-def test_wrong_contents_are_refused(refused, tmp_path, content, message):
-    io.savemat(tmp_path / "test_32x32.mat", content)
-    refused(message, load, "svhn", "test", tmp_path)
+    ):
+        io.savemat(tmp_path / "test_32x32.mat", content)
+        refused(message, load, "svhn", "test", tmp_path)
 
 
 @pytest.mark.parametrize("packed", [False, True])

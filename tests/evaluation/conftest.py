@@ -25,6 +25,12 @@ def run_folder(_run, tmp_path):
     return folder
 
 
+@pytest.fixture(scope="session")
+def test_set(images_npz):
+    """The samples that it is tested on."""
+    return ft.data.load(images_npz, "test")
+
+
 @pytest.fixture
 def invent():
     """Makes up predictions of three members and four classes."""

@@ -1,20 +1,19 @@
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import freetickets as ft
 from freetickets.calibration import Temperature
-from freetickets.data import Split
-from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.attacks import attack_predictions, loss_gradient, perturb
+from freetickets.evaluation.sets import Predictor
 from freetickets.methods import MIMO, BatchEnsemble, MCDropout, TreeNet
 
 EPSILON = 8 / 255
-SMALL: dict[str, Any] = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
+SMALL = {"batch_size": 16, "epochs": 6, "lr": 0.1, "quiet": True}
 ONE_NETWORK = [MIMO(members=2), BatchEnsemble(members=3), TreeNet(members=2), MCDropout(passes=3)]
 
 
@@ -30,11 +29,10 @@ def accuracies(predictions):
     )
 
 
-@pytest.fixture(scope="module")
-def test_set(images_npz):
-    split = ft.data.load(images_npz, "test")
-    assert isinstance(split, Split)
-    return split
+def attacked(ensemble, split, attack="fgsm", epsilon=EPSILON, batch_size=256, **options):
+    """What is saved of an attack."""
+    info = {"dataset": "bars", "attack": attack, "epsilon": epsilon}
+    return attack_predictions(Predictor(ensemble, batch_size), split, info, **options)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +50,7 @@ class Smooth(nn.Module):
         self.fc = nn.Linear(48, 4)
 
     def forward(self, x):
-        scores: Tensor = self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
-        return scores
+        return self.fc(torch.tanh(self.norm(self.conv(x))).flatten(1))
 
 
 @pytest.fixture
@@ -117,7 +114,7 @@ def test_an_attack_leaves_no_trace_in_the_model(smooth):
 
 def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(smooth):
     x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
-    options: dict[str, Any] = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
+    options = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
     whole = perturb(smooth.train(), x, y, **options)
     parts = [perturb(smooth, x[i : i + 2], y[i : i + 2], first=i, **options) for i in (0, 2, 4)]
     torch.testing.assert_close(torch.cat(parts), whole)
@@ -132,25 +129,22 @@ def test_a_sure_and_right_answer_is_attacked_all_the_same():
     assert changed.tolist() == pytest.approx([0.6, 0.4])
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
+def test_what_can_not_be_meant_is_refused(refused, smooth):
+    for options, reason in (
         ({"epsilon": 8.0}, "8/255 instead of 8"),
         ({"steps": 0}, "at least 1 step"),
         ({"x": torch.full((1, 2, 4, 4), 255.0)}, r"pixels in \[0, 1\]"),
         ({"x": torch.ones(1, 2, 4, 4, dtype=torch.uint8)}, "divide uint8 by 255"),
-    ],
-)
-def test_what_can_not_be_meant_is_refused(smooth, options, reason):
-    with pytest.raises(FreeTicketsError, match=reason):
-        perturb(smooth, **{"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options})
+    ):
+        given = {"x": torch.rand(1, 2, 4, 4), "y": torch.tensor([0]), **options}
+        refused(reason, perturb, smooth, **given)
 
 
 # ---- what the members of an ensemble say of it
 
 
 def test_each_part_is_what_all_members_say_of_one_members_images(ensemble, test_set):
-    found = attack_predictions(ensemble, test_set, batch_size=20)
+    found = attacked(ensemble, test_set, batch_size=20)
     assert found.outputs.shape == (2, 2 * len(test_set), 3)
     assert found.outputs.dtype == np.float32
     x = test_set.inputs.float() / 255
@@ -164,26 +158,25 @@ def test_each_part_is_what_all_members_say_of_one_members_images(ensemble, test_
 
 
 def test_the_file_says_what_the_attack_was(ensemble, test_set, tmp_path):
-    calls: list[int] = []
-    pgd = attack_predictions(
-        ensemble, test_set, "pgd", steps=2, batch_size=30, progress=calls.append
-    )
-    pgd.save(tmp_path / "pgd.npz")
+    calls = []
+    predictor = Predictor(ensemble, 30, SimpleNamespace(advance=calls.append))
+    asked = {"dataset": "bars", "attack": "pgd", "epsilon": EPSILON}
+    attack_predictions(predictor, test_set, asked, steps=2).save(tmp_path / "pgd.npz")
     info = Predictions.load(tmp_path / "pgd.npz").info
-    assert (info["kind"], info["attack"], info["steps"], info["seed"]) == ("attack", "pgd", 2, 0)
+    assert (info["attack"], info["steps"], info["seed"]) == ("pgd", 2, 0)
     assert info["epsilon"] == EPSILON
     assert info["step_size"] == pytest.approx(2.5 * EPSILON / 2)
     assert (info["parts"], info["combine"]) == (["1", "2"], "probabilities")
     assert calls == [30, 30, 15, 15]
-    fgsm = attack_predictions(ensemble, test_set, steps=7).info
+    fgsm = attacked(ensemble, test_set, steps=7).info
     assert (fgsm["attack"], fgsm["steps"], fgsm["step_size"]) == ("fgsm", 1, EPSILON)
 
 
 def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble, test_set):
     clean = (ensemble.member_log_proba(test_set).argmax(-1) == test_set.labels.numpy()).mean(-1)
     epsilon = 40 / 255  # the bars are bright: a small change misleads nobody
-    fgsm = accuracies(attack_predictions(ensemble, test_set, "fgsm", epsilon))
-    pgd = accuracies(attack_predictions(ensemble, test_set, "pgd", epsilon, steps=20))
+    fgsm = accuracies(attacked(ensemble, test_set, "fgsm", epsilon))
+    pgd = accuracies(attacked(ensemble, test_set, "pgd", epsilon, steps=20))
     assert (np.diag(fgsm) < clean - 0.1).all()
     assert (np.diag(pgd) <= np.diag(fgsm)).all()
 
@@ -192,7 +185,7 @@ def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble, test_set):
 def test_members_of_one_network_are_attacked_by_their_own_outputs(method, images_npz, test_set):
     ensemble = method.fit("cnn-4", str(images_npz), **SMALL)
     members, batch = len(ensemble), test_set.subset(range(16))
-    found = attack_predictions(ensemble, batch, epsilon=0.1, batch_size=16)
+    found = attacked(ensemble, batch, epsilon=0.1, batch_size=16)
     assert found.outputs.shape == (members, members * 16, 3)
     (network,) = ensemble.networks
     mean, std = ensemble.info["mean"], ensemble.info["std"]
@@ -210,20 +203,9 @@ def test_members_of_one_network_are_attacked_by_their_own_outputs(method, images
 
 def test_neither_a_compilation_nor_a_temperature_changes_what_is_saved(ensemble, test_set):
     warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
-    plain = attack_predictions(ensemble, test_set)
+    plain = attacked(ensemble, test_set)
     for each in (warm, ensemble.compile()):
-        found = attack_predictions(each, test_set)
+        found = attacked(each, test_set)
         np.testing.assert_allclose(found.outputs, plain.outputs, atol=2e-4)
-    scaled = attack_predictions(warm, test_set).parts[0]
-    assert scaled.info["temperature"] == warm.temperature.as_dict()  # type: ignore
-
-
-def test_data_that_can_not_be_attacked_are_refused(ensemble, test_set):
-    floats = Split(test_set.inputs.float(), test_set.labels)
-    with pytest.raises(FreeTicketsError, match="uint8 images"):
-        attack_predictions(ensemble, floats)
-    unlabelled = Split(test_set.inputs, torch.full_like(test_set.labels, -1))
-    with pytest.raises(FreeTicketsError, match="true labels, from 0 to 2"):
-        attack_predictions(ensemble, unlabelled)
-    with pytest.raises(FreeTicketsError, match="unknown attack 'fgms': did you mean 'fgsm'"):
-        attack_predictions(ensemble, test_set, "fgms")
+    scaled = attacked(warm, test_set).parts[0]
+    assert scaled.info["temperature"] == warm.temperature.as_dict()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from freetickets.errors import FreeTicketsError, MissingExtraError
+from freetickets.errors import MissingExtraError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.trajectory import TrajectoryPoint, embed, read_trajectory
 from freetickets.predictions import trajectory_file
@@ -21,18 +21,9 @@ def walk(count, seed=0, run=1, ticket=1, samples=20):
         share = number / max(1, count - 1)
         logits = start * (1 - share) + end * share + 0.1 * rng.normal(size=(samples, 3))
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        found.append(
-            TrajectoryPoint(
-                run,
-                10 * number + 10,
-                number + 1.0,
-                "train",
-                ticket,
-                number == count - 1,
-                log_probs.astype(np.float32),
-                np.arange(samples) % 3,
-            )
-        )
+        moment = run, 10 * number + 10, number + 1.0, "train", ticket, number == count - 1
+        labels = np.arange(samples) % 3
+        found.append(TrajectoryPoint(*moment, log_probs.astype(np.float32), labels))
     return found
 
 
@@ -69,14 +60,12 @@ def test_the_moment_that_was_taken_as_a_ticket_later_is_marked(tmp_path):
     assert [each.collected for each in read_trajectory(tmp_path)] == [False, True, False, False]
 
 
-def test_what_is_no_trajectory_is_refused_in_one_line(tmp_path):
-    with pytest.raises(FreeTicketsError, match="train it with --trajectory 1"):
-        read_trajectory(tmp_path)
+def test_what_is_no_trajectory_is_refused_in_one_line(refused, tmp_path):
+    refused("train it with --trajectory 1", read_trajectory, tmp_path)
     logs = np.log(np.full((1, 2, 2), 0.5, dtype=np.float32))
     info = {"kind": "trajectory", "dataset": "toy", "combine": "probabilities", "run": 1, "step": 1}
     Predictions(logs, np.array([0, 1]), info).save(tmp_path / "trajectory" / "1-1.npz")
-    with pytest.raises(FreeTicketsError, match="does not say its epoch"):
-        read_trajectory(tmp_path)
+    refused("does not say its epoch", read_trajectory, tmp_path)
 
 
 # ---- laying out
@@ -95,9 +84,7 @@ def test_there_is_a_path_to_each_ticket_with_its_epochs():
             assert np.isfinite(path.points).all()
             assert path.epochs.tolist() == list(range(1, length + 1))
             assert path.collected.tolist() == [False] * (length - 1) + [True]
-
-
-def test_two_runs_on_the_way_to_one_ticket_are_told_apart():
+    # Two runs on the way to one ticket are told apart.
     paths = embed({"ltr": [*walk(3), *walk(3, seed=1, run=2)]}).paths["ltr"]
     assert [path.label for path in paths] == ["run 1, ticket 1", "run 2, ticket 1"]
 
@@ -150,11 +137,9 @@ def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
     assert np.isfinite(path.points).all()
 
 
-def test_trajectories_of_other_samples_are_refused():
-    with pytest.raises(FreeTicketsError, match="of a and b are of other samples"):
-        embed({"a": walk(3), "b": walk(3, samples=21)})
-    with pytest.raises(FreeTicketsError, match="no checkpoint"):
-        embed({})
+def test_trajectories_of_other_samples_are_refused(refused):
+    refused("of a and b are of other samples", embed, {"a": walk(3), "b": walk(3, samples=21)})
+    refused("no checkpoint", embed, {})
 
 
 def test_without_scikit_learn_one_line_says_what_to_install(monkeypatch):

@@ -170,19 +170,16 @@ INFO = {"dataset": "toy", "combine": "probabilities"}
 ZEROS = np.zeros((1, 2, 2), "f4")
 
 
-@pytest.mark.parametrize(
-    ("log_probs", "labels", "info", "match"),
-    [
+def test_predictions_that_predict_nothing(refused, tmp_path):
+    for log_probs, labels, info, match in (
         (np.array([{}], object), [0], {}, "Python objects, which could run"),
         (np.full((1, 2, 2), np.nan, "f4"), [0, 1], INFO, "not numbers"),
         (ZEROS, [0.5, 1.0], INFO, "labels float64"),
         (ZEROS, [0, 1], {**INFO, "parts": 2}, "parts must be a list"),
         (ZEROS, [0, 1], [], "must be a map"),
-    ],
-)
-def test_predictions_that_predict_nothing(refused, tmp_path, log_probs, labels, info, match):
-    np.savez(tmp_path / "a.npz", log_probs=log_probs, labels=labels, info=json.dumps(info))
-    refused(Predictions.load, tmp_path / "a.npz", match=match)
+    ):
+        np.savez(tmp_path / "a.npz", log_probs=log_probs, labels=labels, info=json.dumps(info))
+        refused(Predictions.load, tmp_path / "a.npz", match=match)
 
 
 def test_a_pipe_among_the_images_is_passed_over(tmp_path):

@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +42,7 @@ def run(command):
 def make_data():
     """Writes `data.npz`: tiny images of three classes, told apart by their brightness."""
     rng = np.random.default_rng(0)
-    arrays: dict[str, Any] = {"classes": np.array(["dark", "grey", "bright"])}
+    arrays = {"classes": np.array(["dark", "grey", "bright"])}
     for split, count in (("train", 48), ("test", 15)):
         labels = np.arange(count) % 3
         noise = rng.integers(0, 120, (count, 8, 8))
@@ -55,7 +54,7 @@ def make_data():
 def train_on_arrays(x, y, output):
     """Trains for 18 steps in a folder, or goes on there."""
     method = ft.EDST(tickets=2, interval=4)
-    settings: dict[str, Any] = {"epochs": 6, "batch_size": 16, "backend": "masked", "quiet": True}
+    settings = {"epochs": 6, "batch_size": 16, "backend": "masked", "quiet": True}
     return method.fit("mlp-4", (x, y), output=output, **settings)
 
 
@@ -67,7 +66,7 @@ def stop_at(step):
         if next(steps) == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    Reporter.step = shown  # type: ignore[method-assign]
+    Reporter.step = shown
 
 
 def make():

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +11,6 @@ import freetickets as ft
 from freetickets.evaluation.trajectory import read_trajectory
 from freetickets.experiments.results import Results, read_answers, value_of
 from freetickets.report.run import read_run
-
-Cli = Callable[..., Any]
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.name for path in HERE.iterdir() if (path / "expected.json").exists())

@@ -46,15 +46,12 @@ def test_a_score_knows_which_way_is_better():
     assert not down.is_better(math.nan, None)
 
 
-@pytest.mark.parametrize(
-    ("key", "form", "message"),
-    [
+def test_a_score_that_can_not_be_shown_is_refused(refused):
+    for key, form, message in (
         *[("rmse", form, "the form of rmse must be") for form in (".99999f", "s", "{}", "")],
         *[(key, ".1%", "can't have the key .* give a plain word") for key in ('"><i>', "loss")],
-    ],
-)
-def test_a_score_that_can_not_be_shown_is_refused(refused, key, form, message):
-    refused(message, Score, key, "RMSE", form)
+    ):
+        refused(message, Score, key, "RMSE", form)
 
 
 def test_a_name_and_options_make_a_task(own):
@@ -65,19 +62,16 @@ def test_a_name_and_options_make_a_task(own):
     assert make_task("classification", loss).options == loss
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
+@pytest.mark.usefixtures("own")
+def test_what_makes_no_task_is_one_line(refused):
+    for name, options, message in (
         ("clasification", {}, "unknown task 'clasification': did you mean 'classification'?"),
         ("classification", {"weights": 1}, "unknown option of classification 'weights'"),
         ("math:prod", {}, "a task must be a data class derived from Task"),
         ("nowhere:Task", {}, "task 'nowhere:Task': cannot import nowhere"),
         ("own_task:Min", {}, "unknown name in own_task 'Min'"),
-    ],
-)
-@pytest.mark.usefixtures("own")
-def test_what_makes_no_task_is_one_line(refused, name, options, message):
-    refused(message, make_task, name, options)
+    ):
+        refused(message, make_task, name, options)
 
 
 def test_what_a_file_says_imports_nothing(refused, own):
@@ -148,19 +142,16 @@ def test_a_loss_of_ones_own_takes_its_place():
     assert task.options["loss"].endswith(":focal")
 
 
-@pytest.mark.parametrize(
-    ("options", "shift", "message"),
-    [
+def test_options_and_outputs_that_do_not_fit_are_refused():
+    for options, shift, message in (
         *[({"class_weights": w}, 0, "must be numbers from 0 up") for w in ((1, -1), (0, 0))],
         ({"class_weights": (1, 2), "loss": focal}, 0, "let it weigh the classes"),
         ({"loss": "focal"}, 0, "loss must be a function, not 'focal'"),
         ({"class_weights": (1, 2)}, 0, "2 class weights, and 3 classes: give one for each"),
         ({}, 6, r"the shape \(4, 3\), for 4 labels up to 7"),
-    ],
-)
-def test_options_and_outputs_that_do_not_fit_are_refused(options, shift, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        Classification(**options).batch_loss(OUTPUTS, LABELS + shift)
+    ):
+        with pytest.raises(FreeTicketsError, match=message):
+            Classification(**options).batch_loss(OUTPUTS, LABELS + shift)
 
 
 def test_the_running_score_is_the_accuracy():
@@ -218,9 +209,8 @@ class Column:
         return np.array(self._values, dtype=object)
 
 
-@pytest.mark.parametrize(
-    ("labels", "names", "outputs"),
-    [
+def test_labels_become_outputs_and_keep_their_names():
+    for labels, names, outputs in (
         ([1, 2, 3, 2], ("1", "2", "3"), [0, 1, 2, 1]),
         ([10, 30, 10, 20], ("10", "20", "30"), [0, 2, 0, 1]),
         ([1.0, 2.0, 2.0], ("1", "2"), [0, 1, 1]),
@@ -232,24 +222,21 @@ class Column:
         (Column([["b"], ["a"]]), ("a", "b"), [1, 0]),
         ([0, 2, 1], ("0", "1", "2"), [0, 2, 1]),
         (np.array([0, 3], np.uint8), ("0", "1", "2", "3"), [0, 3]),  # as PyTorch numbers classes
-    ],
-)
-def test_labels_become_outputs_and_keep_their_names(labels, names, outputs):
-    read = as_labels(labels)
-    classes = Classes.of(read)
-    assert classes.names == names
-    assert classes.encode(read).tolist() == outputs
-    if classes.values:
-        assert [classes.values[output] for output in outputs] == read.tolist()
+    ):
+        read = as_labels(labels)
+        classes = Classes.of(read)
+        assert classes.names == names
+        assert classes.encode(read).tolist() == outputs
+        if classes.values:
+            assert [classes.values[output] for output in outputs] == read.tolist()
 
 
 NAMED, NUMBERED = Classes(("cat", "dog"), ("cat", "dog")), Classes(("cat", "dog"))
 NONE = "labels are integers, booleans or strings"
 
 
-@pytest.mark.parametrize(
-    ("read", "labels", "message"),
-    [
+def test_what_is_no_label_and_classes_that_can_not_be_meant_are_refused(refused):
+    for read, labels, message in (
         (as_labels, [0.5, 1.0], "the value 0.5, which is not a class"),
         (as_labels, [1.0, np.nan], "the value nan"),
         (as_labels, [1.0, np.inf], "the value inf"),
@@ -260,11 +247,7 @@ NONE = "labels are integers, booleans or strings"
         (NAMED.encode, np.array(["dog", "cow"]), "label 'cow', which is not a class of the train"),
         (NUMBERED.encode, np.array([True, False]), "from 0"),
         (NUMBERED.encode, np.array([-1, 0]), "from 0"),
-    ],
-)
-def test_what_is_no_label_and_classes_that_can_not_be_meant_are_refused(
-    refused, read, labels, message
-):
-    refused(message, read, labels)
+    ):
+        refused(message, read, labels)
     assert NUMBERED.encode(as_labels([1, 0])).tolist() == [1, 0]
     assert NUMBERED.encode(as_labels(["dog", "cat"])).tolist() == [1, 0]

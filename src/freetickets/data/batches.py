@@ -1,7 +1,5 @@
 """Batches of a split, epoch by epoch: the same whatever the workers, the ranks and the start."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -102,7 +100,7 @@ class Batches:
         start, stop = self._slice(batch)
         return self.world * (stop - start) / self.size(batch)
 
-    def whole(self) -> Batches:
+    def whole(self) -> "Batches":
         """The same batches, not divided over ranks."""
         return replace(self, rank=0, world=1)
 

@@ -4,8 +4,6 @@ A pickle may name any function to be called. Here nothing is: what CIFAR's files
 is read by hand, names of anything but NumPy's arrays are refused, and so are other instructions.
 """
 
-from __future__ import annotations
-
 import math
 import pickletools
 import shutil
@@ -92,7 +90,7 @@ def _unpack(layout: CifarFiles, publisher: Publisher, root: Path, download: bool
 _LARGEST = 1 << 30  # bytes; the largest file of CIFAR has 155 MB
 _RECONSTRUCT = {f"numpy.{core}.multiarray _reconstruct" for core in ("core", "_core")}  # NumPy 1, 2
 _NAMES = {"numpy ndarray", "numpy dtype", *_RECONSTRUCT}
-_VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_VALUES = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 _PLAIN = {"int", "int_or_bool", "str", "bytes", "bytes_or_str"}  # what instructions may give
 
 
@@ -135,10 +133,8 @@ def _read(data: bytes) -> Any:
                 memory[len(memory) if argument is None else argument] = stack[-1]
             case "GET" | "BINGET" | "LONG_BINGET":
                 stack.append(memory[argument])
-            case "NONE" | "NEWTRUE" | "NEWFALSE":
-                stack.append(_VALUES[code.name])
-            case "EMPTY_TUPLE":
-                stack.append(())
+            case name if name in _VALUES:
+                stack.append(_VALUES[name])
             case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
                 stack.append(tuple(popped(int(code.name[5:] or 0))))
             case "EMPTY_LIST" | "LIST":

@@ -1,7 +1,5 @@
 """Fashion-MNIST, the part that comes with FreeTickets and the whole, and MNIST's test digits."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from importlib import resources

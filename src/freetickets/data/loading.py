@@ -13,23 +13,12 @@ from torch.utils.data import Dataset, IterableDataset
 from ..errors import FreeTicketsError
 from ..tasks import CLASSIFICATION, Task
 from ..tasks.task import Classes
+from . import samples
 from .cifar import load_cifar
 from .decode import fit, open_image, pixels
 from .fashion import load_idx, load_mini
 from .npz import check_finite, read_arrays
-from .samples import (
-    AnySplit,
-    DatasetSplit,
-    LazySplit,
-    Split,
-    arrays,
-    as_array,
-    as_inputs,
-    as_numbers,
-    as_tensor,
-    plain_tensors,
-    read_parts,
-)
+from .samples import AnySplit, DatasetSplit, LazySplit, Split
 from .spec import (
     DATASETS,
     DatasetSpec,
@@ -130,9 +119,11 @@ def _as_split(x: Any, y: Any, spec: DatasetSpec) -> Split:
     if x.ndim == 2 and (x.shape[1], 1, 1) == spec.shape:  # features, in the spec's shape
         x = x.reshape(len(x), *spec.shape)
     if spec.task.has_classes:
-        return arrays(x, y)
+        return samples.arrays(x, y)
     classes = Classes(spec.classes, spec.labels)
-    return Split(as_numbers(as_inputs(x)), as_tensor(spec.task.targets(y, classes)))
+    return Split(
+        samples.as_numbers(samples.as_inputs(x)), samples.as_tensor(spec.task.targets(y, classes))
+    )
 
 
 def _read_files(files: list[tuple[Path, int]], spec: DatasetSpec) -> Split | LazySplit:
@@ -206,9 +197,9 @@ def unlabelled(x: Any, shape: tuple[int, ...], integers: bool, at_once: int) -> 
 def take_as_numbers(split: AnySplit) -> AnySplit:
     """Return integers as numbers, for a network that has no embedding; all else as it is."""
     if isinstance(split, Split):
-        return replace(split, inputs=as_numbers(split.inputs))
+        return replace(split, inputs=samples.as_numbers(split.inputs))
     if isinstance(split, DatasetSplit) and split.dtype == torch.int64:
-        as_numbers(torch.empty((0, *split.shape), dtype=split.dtype))  # or why not
+        samples.as_numbers(torch.empty((0, *split.shape), dtype=split.dtype))  # or why not
         return replace(split, dtype=torch.float32)
     return split
 
@@ -222,11 +213,11 @@ def _other_shape(wanted: tuple[int, ...], found: tuple[Any, ...]) -> FreeTickets
 
 def _parts(x: Any, shape: tuple[int, ...], at_once: int) -> Iterator[Split]:
     """Give an array in parts: one on the disk may be larger than memory."""
-    rows = x if hasattr(x, "dtype") and hasattr(x, "shape") else as_array(x)
+    rows = x if hasattr(x, "dtype") and hasattr(x, "shape") else samples.as_array(x)
     if len(rows.shape) < 2:
         raise _other_shape(shape, tuple(rows.shape))
     for at in range(0, max(1, len(rows)), at_once):
-        inputs = as_inputs(rows[at : at + at_once])
+        inputs = samples.as_inputs(rows[at : at + at_once])
         yield Split(inputs, torch.zeros(len(inputs), dtype=torch.int64))
 
 
@@ -234,17 +225,17 @@ def _examine(
     data: Any, what: str, classes: Classes | None, workers: int, task: Task
 ) -> tuple[DatasetSpec, AnySplit]:
     """Read all of it once: its classes, the mean of its images, and a digest."""
-    if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
+    if isinstance(data, Dataset) and (tensors := samples.plain_tensors(data)) is not None:
         if len(tensors) != 2:
             raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
     content = _Content()
     if isinstance(data, (tuple, list)) and len(data) == 2:
-        inputs, raw = as_inputs(data[0]), as_array(data[1], "y")
+        inputs, raw = samples.as_inputs(data[0]), samples.as_array(data[1], "y")
         if not raw.size:
             raise FreeTicketsError("x and y are empty")
         classes = classes or task.classes_of(raw)
-        data = Split(inputs, as_tensor(task.targets(raw, classes)))
+        data = Split(inputs, samples.as_tensor(task.targets(raw, classes)))
     if isinstance(data, Split):
         content.add(data.inputs)
         if classes is None:
@@ -263,12 +254,12 @@ def _examine(
     starts = range(0, len(opened), _AT_ONCE)
     parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
     found: list[Any] = []
-    for inputs, told in read_parts(opened.read, parts, workers):
+    for inputs, told in samples.read_parts(opened.read, parts, workers):
         content.add(inputs)
         found += told
-    raw = as_array(found, "y")
+    raw = samples.as_array(found, "y")
     classes = classes or task.classes_of(raw)
-    labels = as_tensor(task.targets(raw, classes))
+    labels = samples.as_tensor(task.targets(raw, classes))
     read = replace(opened, labels=labels, classes=classes, task=task)
     spec = content.describe("dataset", read, classes, task)
     return spec, replace(read, digest=content.digest)

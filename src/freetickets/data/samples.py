@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -350,29 +351,16 @@ def plain_tensors(dataset: Dataset[Any]) -> tuple[Tensor, ...] | None:
     return None
 
 
-class _Reader(Dataset[Any]):
-    """Reads parts; gives an error as a value, which torch would wrap in a page of traceback."""
-
-    def __init__(self, read: Callable[[Any], Any]) -> None:
-        self._read = read
-
-    def __getitems__(self, part: Any) -> Any:
-        try:
-            return self._read(part)
-        except FreeTicketsError as error:
-            return error
-
-
 def read_parts(get: Callable[[_Part], Any], parts: Sequence[_Part], jobs: int) -> Iterator[Any]:
     """Give what `get` makes of each part, in order, in so many processes; raise an error among it.
 
     Parts are lists of places, or what else says what is to be read or made.
     """
     loader: DataLoader[Any] = DataLoader(
-        _Reader(get),
-        batch_sampler=parts,  # type: ignore[arg-type]
+        parts,  # type: ignore[arg-type]
+        batch_size=None,  # a part is a batch
         num_workers=jobs,
-        collate_fn=_as_it_is,
+        collate_fn=partial(_read_part, get),
         worker_init_fn=_leave_interrupts,
         # Its own, or the loader would draw from the global one and change the training.
         generator=torch.Generator(),
@@ -383,8 +371,11 @@ def read_parts(get: Callable[[_Part], Any], parts: Sequence[_Part], jobs: int) -
         yield found
 
 
-def _as_it_is(batch: Any) -> Any:
-    return batch
+def _read_part(get: Callable[[_Part], Any], part: _Part) -> Any:
+    try:
+        return get(part)
+    except FreeTicketsError as error:  # which torch would wrap in a page of traceback
+        return error
 
 
 def _leave_interrupts(worker: int) -> None:

@@ -134,11 +134,8 @@ def load_ood(
     elif name in _NOISE:
         inputs = _noise(name, inside, shape, samples)
     else:
-        root = data_root(data_dir)
-        if name == "mnist":
-            split: Split | LazySplit = load_idx(name, "test", root, download)
-        else:
-            split = load(name, "test", root, download)
+        read = load_idx if name == "mnist" else load
+        split = read(name, "test", data_root(data_dir), download)
         assert isinstance(split, Split)  # none of these is read from disk image by image
         images = split.inputs[:samples].numpy()
         inputs = torch.from_numpy(match_shape(images, shape, name, resize))

@@ -1,7 +1,5 @@
 """Street View House Numbers, the cropped digits, and MATLAB's files (version 5) that hold them."""
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

@@ -6,11 +6,6 @@ from .sets import Request
 from .summary import summarise
 
 __all__ = [
-    "Predictions",
-    "Request",
-    "adjust",
-    "describe_run",
-    "evaluate_run",
-    "predict_dataset",
+    "Predictions", "Request", "adjust", "describe_run", "evaluate_run", "predict_dataset",
     "summarise",
-]
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """Attacks: images changed a little, in pixels from 0 to 1, to mislead one member."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -8,51 +9,42 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data import LazySplit, Split
-from ..ensemble import Ensemble
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError
 from ..methods.members import MemberNetwork, evaluating
 from ..predictions import Predictions
 from ..seeds import derive
+
+if TYPE_CHECKING:
+    from .sets import Predictor
+
+Floats = Sequence[float]
 
 ATTACKS = ("fgsm", "pgd")
 _SEED = 0  # of the random starts of PGD
 
 
 def attack_predictions(
-    ensemble: Ensemble,
-    split: Split | LazySplit,
-    attack: str = "fgsm",
-    epsilon: float = 8 / 255,
-    steps: int = 10,
-    batch_size: int = 256,
-    progress: Callable[[int], None] | None = None,
+    predictor: "Predictor", split: Split | LazySplit, info: dict[str, Any], steps: int = 10
 ) -> Predictions:
     """Attacks each member in turn, and predicts each time with all of them.
 
-    FGSM is one step of epsilon along the sign of the gradient; PGD are several from a random start,
-    of 2.5 epsilon / steps, which reaches any edge from any start. Members that share a network are
-    attacked by their own outputs; `progress` is called with the images that were just attacked.
+    `info` says which `attack` it is, and its `epsilon`. FGSM is one step of epsilon along the sign
+    of the gradient; PGD are several from a random start, of 2.5 epsilon / steps, which reaches any
+    edge from any start. Members that share a network are attacked by their own outputs.
 
     Returns:
         The members' predictions of one attack behind the other: part k is what they say of the
         images made to mislead member k.
     """
-    if attack not in ATTACKS:
-        raise UnknownNameError("attack", attack, ATTACKS)
-    if isinstance(split, Split) and split.inputs.dtype != torch.uint8:
-        raise FreeTicketsError("attacks change pixels, and this data is floats: take uint8 images")
-    classes = len(ensemble.classes)
-    if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < classes:
-        raise FreeTicketsError(f"attacks need true labels, from 0 to {classes - 1}")
-    steps = steps if attack == "pgd" else 1
-    step_size = 2.5 * epsilon / max(1, steps) if attack == "pgd" else epsilon
+    ensemble, batch_size, epsilon = predictor.ensemble, predictor.batch_size, info["epsilon"]
+    is_pgd = info["attack"] == "pgd"
+    steps, step_size = (steps, 2.5 * epsilon / steps) if is_pgd else (1, epsilon)
     sources = [
         (network, member)
         for network in ensemble.networks
         for member in range(network.members if isinstance(network, MemberNetwork) else 1)
     ]
     mean, std = ensemble.info["mean"], ensemble.info["std"]
-    predictor = ensemble.compile().with_temperature(None)
     found: list[list[np.ndarray]] = [[] for _ in sources]
     first = 0
     for pixels in ensemble.batches(split, batch_size, normalised=False):
@@ -60,19 +52,17 @@ def attack_predictions(
         for (network, member), parts in zip(sources, found, strict=True):
             changed = perturb(
                 network, pixels, labels, epsilon, mean, std, steps=steps, step_size=step_size,
-                random_start=attack == "pgd", member=member, seed=_SEED, first=first,
+                random_start=is_pgd, member=member, seed=_SEED, first=first,
             )  # fmt: skip
             inputs = _normalise(changed, mean, std).cpu()
-            parts.append(predictor.member_log_proba(inputs, batch_size).astype(np.float32))
-            if progress is not None:
-                progress(len(pixels))
+            parts.append(predictor.fast.member_log_proba(inputs, batch_size).astype(np.float32))
+            predictor.progress.advance(len(pixels))
         first += len(pixels)
-    keys = ("dataset", "method", "model", "combine", "sparsity")
-    info = {"kind": "attack", **{key: ensemble.info.get(key) for key in keys}, "attack": attack}
-    info |= {"epsilon": float(epsilon), "steps": steps, "step_size": float(step_size)}
-    info |= {"seed": _SEED, "parts": [str(number) for number in range(1, len(sources) + 1)]}
+    names = [str(number) for number in range(1, len(sources) + 1)]
+    how = {"steps": steps, "step_size": float(step_size), "seed": _SEED, "parts": names}
     log_probs = np.concatenate([part for parts in found for part in parts], axis=1)
-    predictions = Predictions(log_probs, np.tile(split.labels.numpy(), len(sources)), info)
+    truth = np.tile(split.labels.numpy(), len(sources))
+    predictions = Predictions(log_probs, truth, {**how, **info, **predictor.info})
     return predictions.adjusted(range(len(ensemble)), ensemble.temperature)
 
 
@@ -81,8 +71,8 @@ def perturb(
     x: Tensor,
     y: Tensor,
     epsilon: float = 8 / 255,
-    mean: Sequence[float] = (),
-    std: Sequence[float] = (),
+    mean: Floats = (),
+    std: Floats = (),
     *,
     steps: int = 1,
     step_size: float | None = None,
@@ -115,19 +105,13 @@ def perturb(
     if random_start:
         changed = (x + epsilon * _noise(x, seed, first)).clamp(0, 1)
     for _ in range(steps):
-        uphill = loss_gradient(model, changed, y, mean, std, member=member).sign()
+        uphill = loss_gradient(model, changed, y, mean, std, member).sign()
         changed = (changed + size * uphill).clamp(lowest, highest)
     return changed
 
 
 def loss_gradient(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    mean: Sequence[float] = (),
-    std: Sequence[float] = (),
-    *,
-    member: int = 0,
+    model: nn.Module, x: Tensor, y: Tensor, mean: Floats = (), std: Floats = (), member: int = 0
 ) -> Tensor:
     """The gradient of each image's cross-entropy with respect to its pixels; see `perturb`."""
     pixels = x.detach().clone().requires_grad_()
@@ -150,7 +134,7 @@ def _noise(x: Tensor, seed: int, first: int) -> Tensor:
     return (2 * torch.stack(draws) - 1).to(x)
 
 
-def _normalise(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+def _normalise(pixels: Tensor, mean: Floats, std: Floats) -> Tensor:
     for values, change in ((mean, torch.sub), (std, torch.div)):
         if len(values):
             each = torch.tensor(values, dtype=pixels.dtype, device=pixels.device)

@@ -1,20 +1,17 @@
 """What only the networks of a run tell: digests, densities, how far apart they are within."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data import LazySplit, Split
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError
 from ..methods.members import MemberNetwork, evaluating, layer_by_layer, weight_layers
-from ..metrics.diversity import POSITIONS
 from ..ticket import Ticket
 from .results import Feature, Layer
 
@@ -23,20 +20,14 @@ _MOST_AT_A_TIME = 32
 
 
 def feature_kl_by_layer(
-    ensemble: Ensemble,
-    split: Split | LazySplit,
-    batch_size: int = 128,
-    samples: int | None = 128,
-    positions: Literal["sum", "mean"] = "sum",
+    ensemble: Ensemble, split: Split | LazySplit, batch_size: int = _MOST_AT_A_TIME
 ) -> tuple[Feature, ...]:
     """Compares what the members compute, in each layer that runs, in the order of definition.
 
     Each position of a layer's output is a distribution over its channels, by softmax. Two members
-    differ by the KL of theirs, row i, column j being KL(i || j): the "sum" over the positions of a
-    sample, or their "mean", averaged over the first `samples`, and over all ordered pairs.
+    differ by the KL of theirs, row i, column j being KL(i || j), summed over the positions of a
+    sample, and averaged over the samples, and over all ordered pairs.
     """
-    if positions not in POSITIONS:
-        raise UnknownNameError("way to take positions together", positions, POSITIONS)
     if any(isinstance(network, MemberNetwork) for network in ensemble.networks):
         raise FreeTicketsError(
             f"the members of {ensemble.info.get('method')} share the feature maps of one network: "
@@ -46,16 +37,12 @@ def feature_kl_by_layer(
         raise FreeTicketsError(
             "feature maps are compared, and this ensemble has one member: train 2"
         )
-    if samples is not None:
-        if samples < 1:
-            raise FreeTicketsError(f"feature maps need at least 1 sample, not {samples}")
-        split = split.subset(range(min(samples, len(split))))
     sums: dict[str, Tensor] = {}
-    for inputs in ensemble.batches(split, min(batch_size, _MOST_AT_A_TIME)):
+    for inputs in ensemble.batches(split, batch_size):
         outputs = [_layer_outputs(network, inputs) for network in ensemble.networks]
         for layer in list(outputs[0]):
             maps = torch.stack([each.pop(layer) for each in outputs])
-            sums[layer] = sums.get(layer, torch.tensor(0.0)) + _divergences(maps, positions)
+            sums[layer] = sums.get(layer, torch.tensor(0.0)) + _divergences(maps)
     pairs = len(ensemble) * (len(ensemble) - 1)
     means = {layer: total / len(split) for layer, total in sums.items()}
     return tuple(
@@ -88,12 +75,11 @@ def _layer_outputs(network: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     return {name: found[name] for name in layers if name in found}
 
 
-def _divergences(maps: Tensor, positions: str) -> Tensor:
+def _divergences(maps: Tensor) -> Tensor:
     """KL(i || j) of the maps (M, N, K, ...) of M members, summed over the samples, (M, M)."""
     logs = maps.double().reshape(*maps.shape[:3], -1).log_softmax(2)
-    count = logs.shape[3] if positions == "mean" else 1
     cross = logs.exp().flatten(1) @ logs.flatten(1).T
-    return (cross.diagonal()[:, None] - cross).clamp(min=0).cpu() / count
+    return (cross.diagonal()[:, None] - cross).clamp(min=0).cpu()
 
 
 def digest_tickets(folder: Path) -> str | None:

@@ -1,7 +1,5 @@
 """The results of an evaluation: what metrics.json says, typed; read and written here alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -127,8 +125,7 @@ def _shift(value: Any) -> Shift:
     if missing := [key for key in _ALWAYS if key not in values]:
         raise ValueError(f"lacks {', '.join(missing)}")
     scores = {score.key: values[score.key] for score in MAIN_SCORES if score.key in values}
-    found: Shift = read(Shift, {**values, "scores": scores}, allow=Allow.RECORD)
-    return found
+    return read(Shift, {**values, "scores": scores}, allow=Allow.RECORD)
 
 
 @dataclass(frozen=True)
@@ -214,8 +211,7 @@ class Adjusted:
 def _score(value: Any) -> Score:
     facts = read(Mapping[str, Any], value)
     told = {key: facts[key] for key in _SCORE_FACTS if key in facts}
-    found: Score = read(Score, told, allow=Allow.RECORD)
-    return found
+    return read(Score, told, allow=Allow.RECORD)
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,7 @@ class TaskFacts:
     has_classes: bool = False
 
     @classmethod
-    def of(cls, task: Task) -> TaskFacts:
+    def of(cls, task: Task) -> "TaskFacts":
         """The facts of a task."""
         return cls(task_name(task), task.running, task.scores, task.has_classes)
 
@@ -274,13 +270,12 @@ class Evaluation:
             _within_limits(found, self.task.scores)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Evaluation:
+    def of(cls, values: Mapping[str, Any]) -> "Evaluation":
         """Makes it of the values of `as_dict` or a record, where null is no finite number."""
-        found: Evaluation = read(cls, values, allow=Allow.RECORD)
-        return found
+        return read(cls, values, allow=Allow.RECORD)
 
     @classmethod
-    def load(cls, path: Path) -> Evaluation:
+    def load(cls, path: Path) -> "Evaluation":
         """Reads metrics.json."""
         values = read_json(path)
         with damaged(path):
@@ -368,9 +363,8 @@ def plain(value: Any) -> Any:
 def read_if_whole(path: Path, kind: type[Kind]) -> Kind | None:
     """What a JSON file says, as a data class; None if it is damaged or not there."""
     try:
-        found: Kind = read(kind, read_json(path), allow=Allow.RECORD)
+        return read(kind, read_json(path), allow=Allow.RECORD)
     except NewerFileError:
         raise
     except FreeTicketsError:
         return None
-    return found

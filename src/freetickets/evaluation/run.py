@@ -13,24 +13,14 @@ from ..config import read_run_config
 from ..data.loading import load_validation
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, StoppedError
-from ..predictions import Predictions, read_info
+from ..predictions import Predictions
 from ..progress import WorkProgress
 from ..storage import write_json
 from ..tasks import task_name
+from . import sets
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .results import NetworkFacts, plain, read_if_whole
-from .sets import (
-    EvaluationSet,
-    Predictor,
-    Request,
-    TestSet,
-    attack_sets,
-    corruption_sets,
-    every_ood_set,
-    natural_set,
-    ood_sets,
-    refuse_mixture,
-)
+from .sets import EvaluationSet, Predictor, Request, TestSet
 from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
@@ -69,7 +59,7 @@ def evaluate_run(
     predictor = Predictor(ensemble, batch_size, progress, digest_tickets(folder))
     test = TestSet.of(ensemble, str(ensemble.info["dataset"]), data_dir, request.samples)
     wanted = _wanted(request, test, ensemble, progress.line)
-    refuse_mixture(folder, wanted, predictor.tickets)
+    sets.refuse_mixture(folder, wanted, predictor.tickets)
     missing = [each for each in wanted if request.fresh or not each.is_saved(folder, predictor)]
     if request.fresh or not (request.asks_for_more and _test_is_saved(folder, test, predictor)):
         missing.insert(0, test.test_set())
@@ -94,41 +84,37 @@ def _wanted(
             raise FreeTicketsError(f"{words}: leave them out")
         if request.everything:
             tell(f"{words}: they are left out")
-    sets = corruption_sets(request.corruptions, test) if request.corruptions else []
-    sets += ood_sets(request, test)
+    found = sets.corruption_sets(request.corruptions, test) if request.corruptions else []
+    found += sets.ood_sets(request, test)
     if request.imagenet_a:
-        sets.append(natural_set(request.imagenet_a, test))
+        found.append(sets.natural_set(request.imagenet_a, test))
     if request.attacks:
-        sets += attack_sets(request.attacks, request.epsilon, test, len(ensemble))
+        found += sets.attack_sets(request.attacks, request.epsilon, test, len(ensemble))
     if request.features and (len(ensemble) < 2 or len(ensemble) > len(ensemble.tickets)):
         raise FreeTicketsError(
             "feature maps need two networks, this ensemble has one network: leave --features out"
         )
     if not request.everything or not ensemble.task.has_classes:
-        return sets
+        return found
     more: dict[str, Callable[[], list[EvaluationSet]]] = {
-        "corruptions": lambda: corruption_sets(["all19"], test),
-        "OoD sets": lambda: every_ood_set(request, test, tell),
-        "attacks": lambda: attack_sets(["fgsm"], request.epsilon, test, len(ensemble)),
+        "corruptions": lambda: sets.corruption_sets(["all19"], test),
+        "OoD sets": lambda: sets.every_ood_set(request, test, tell),
+        "attacks": lambda: sets.attack_sets(["fgsm"], request.epsilon, test, len(ensemble)),
     }
     for what, find in more.items():
         try:
-            sets += find()
+            found += find()
         except FreeTicketsError as error:
             tell(f"{what} are left out: {error}")
-    return list({each.file: each for each in sets}.values())
+    return list({each.file: each for each in found}.values())
 
 
 def _test_is_saved(folder: Path, test: TestSet, predictor: Predictor) -> bool:
     """Whether saved predictions will do: of the same tickets, and of enough samples."""
     wanted = test.test_set()
+    if not wanted.is_saved(folder, predictor, but="samples"):
+        return False
     path = folder / "predictions" / wanted.file
-    info = read_info(path)
-    if info is None or predictor.tickets is None:
-        return False
-    told = {**wanted.info, **predictor.info, "samples": info.get("samples")}
-    if any(info.get(key) != value for key, value in told.items()):
-        return False
     try:
         saved = Predictions.load(path, predictor.ensemble.task).labels
     except FreeTicketsError:
@@ -166,7 +152,8 @@ def _write_network_facts(
         facts = replace(facts, features=before.features, feature_samples=before.feature_samples)
     elif asked:
         try:
-            features = feature_kl_by_layer(predictor.ensemble, test.split, samples, samples)
+            first = sets.first_samples(test.split, samples)
+            features = feature_kl_by_layer(predictor.ensemble, first)
             facts = replace(facts, features=features, feature_samples=samples)
         except FreeTicketsError as error:
             if request.features:

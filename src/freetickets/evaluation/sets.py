@@ -1,7 +1,5 @@
 """What an ensemble is to predict: its test set, corrupted, found, unknown and attacked images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,21 +11,8 @@ import numpy as np
 import torch
 
 from .. import data, metrics
-from ..data import DatasetSpec, LazySplit, Split
+from ..data import DatasetSpec, LazySplit, Split, shifted
 from ..data.corruptions import SEVERITIES, set_name
-from ..data.shifted import (
-    ALIASES,
-    OOD_NAMES,
-    CorruptedArrays,
-    corrupted_photos,
-    digest,
-    fingerprints,
-    frost_of,
-    is_name,
-    load_ood,
-    natural_photos,
-    refuse_known,
-)
 from ..data.spec import data_root
 from ..ensemble import Ensemble
 from ..errors import FreeTicketsError, UnknownNameError
@@ -38,7 +23,7 @@ from .attacks import ATTACKS, attack_predictions
 AnySplit = Split | LazySplit
 _AT_ONCE = 1024  # samples between two steps of a progress bar
 _SEED = 0
-_BY_ALIAS = {alias: name for name, alias in ALIASES.items()}
+_BY_ALIAS = {alias: name for name, alias in shifted.ALIASES.items()}
 
 
 @dataclass(frozen=True)
@@ -73,7 +58,8 @@ class Predictor:
     tickets: str | None = None  # their digest, if the ensemble lies in a folder
 
     @cached_property
-    def _fast(self) -> Ensemble:
+    def fast(self) -> Ensemble:
+        """The ensemble as it predicts quickest, before any temperature."""
         return self.ensemble.compile().with_temperature(None)
 
     @property
@@ -91,7 +77,7 @@ class Predictor:
             labels.append(split.labels.numpy())
             for first in range(0, len(split), step):
                 piece = first_samples(split, step, first)
-                said = self._fast.member_predictions(piece, self.batch_size)
+                said = self.fast.member_predictions(piece, self.batch_size)
                 outputs.append(said.astype(np.float32))
                 self.progress.advance(len(piece))
         told, task = {**info, **self.info}, self.ensemble.task
@@ -113,13 +99,13 @@ class EvaluationSet:
         """What people read: the file without its ending."""
         return self.file.removesuffix(".npz")
 
-    def is_saved(self, folder: Path, predictor: Predictor) -> bool:
-        """Whether the run's folder holds these predictions, made by the same tickets."""
-        if predictor.tickets is None:
-            return False
+    def is_saved(self, folder: Path, predictor: Predictor, but: str = "") -> bool:
+        """Whether a run's folder holds what these tickets predict, whatever the fact `but` is."""
         found = read_info(folder / "predictions" / self.file)
+        if found is None or predictor.tickets is None:
+            return False
         wanted = {**self.info, **predictor.info}
-        return found is not None and all(found.get(key) == wanted[key] for key in wanted)
+        return all(found.get(key) == wanted[key] for key in wanted if key != but)
 
     def predict(self, folder: Path, predictor: Predictor) -> None:
         """Predicts the samples and saves that."""
@@ -162,7 +148,7 @@ class TestSet:
     @classmethod
     def of(
         cls, ensemble: Ensemble, name: str, data_dir: str | None = None, limit: int | None = None
-    ) -> TestSet:
+    ) -> "TestSet":
         """Loads the test split of a data set, whose classes must be the ensemble's."""
         spec = data.get_spec(name, data_dir, ensemble.info.get("image_size"), ensemble.task)
         if tuple(spec.classes) != ensemble.classes:
@@ -179,11 +165,6 @@ class TestSet:
         return first_samples(self.whole, self.limit)
 
     @property
-    def root(self) -> Path:
-        """The folder of all data sets."""
-        return data_root(self.data_dir)
-
-    @property
     def stem(self) -> str:
         """What files of predictions are called."""
         return Path(self.spec.name).stem
@@ -191,12 +172,12 @@ class TestSet:
     @cached_property
     def digest(self) -> str | None:
         """A digest of all test samples, since a file may change; None for photos on disk."""
-        return digest(self.whole.inputs) if isinstance(self.whole, Split) else None
+        return shifted.digest(self.whole.inputs) if isinstance(self.whole, Split) else None
 
     @property
     def is_images(self) -> bool:
         """Whether its samples are images, not features."""
-        return not isinstance(self.whole, Split) or self.whole.inputs.dtype == torch.uint8
+        return self.whole.dtype == torch.uint8
 
     @cached_property
     def known(self) -> set[bytes]:
@@ -204,7 +185,7 @@ class TestSet:
         splits: list[AnySplit] = [self.whole]
         with suppress(FreeTicketsError):  # where only the test set is here, that is compared with
             splits.append(data.load(self.spec, "train", self.data_dir, download=False))
-        return fingerprints(splits)
+        return shifted.fingerprints(splits)
 
     def test_set(self) -> EvaluationSet:
         """The test samples themselves."""
@@ -228,7 +209,7 @@ def corruption_types(names: Iterable[str], classes: int) -> list[str]:
 def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
     """Five severities of the test images for each type: from the data root if they lie there."""
     types = corruption_types(names, len(test.spec.classes))
-    folder = test.root / set_name(test.spec.name)
+    folder = data_root(test.data_dir) / set_name(test.spec.name)
     if not test.is_images:
         raise FreeTicketsError(
             f"corruptions are for images, {test.spec.name} has features: leave them out"
@@ -241,9 +222,9 @@ def corruption_sets(names: Sequence[str], test: TestSet) -> list[EvaluationSet]:
         return [_photos(folder, name, test) for name in types]
     if not folder.is_dir():
         return [_generated(name, test) for name in types]
-    arrays, sets = CorruptedArrays(folder, test.whole, len(test.split)), []
+    arrays, sets = shifted.CorruptedArrays(folder, test.whole, len(test.split)), []
     for name in types:
-        frost = frost_of(folder) if name == "frost" else None
+        frost = shifted.frost_of(folder) if name == "frost" else None
         part = partial(arrays.split, arrays.open(name))
         more: dict[str, Any] = {"frost": frost} if frost else {}
         sets.append(_shifted(name, test, part, **more))
@@ -283,7 +264,9 @@ def _generated(name: str, test: TestSet) -> EvaluationSet:
 
 def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
     def part(severity: int) -> AnySplit:
-        photos = corrupted_photos(folder, name, severity, test.spec.classes, test.spec.shape)
+        photos = shifted.corrupted_photos(
+            folder, name, severity, test.spec.classes, test.spec.shape
+        )
         return first_samples(photos, test.limit)
 
     sizes = {len(part(severity)) for severity in SEVERITIES}
@@ -294,13 +277,13 @@ def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
 
 def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str | None) -> None:
     """Refuses corruption types that would be averaged with others that these tickets have saved."""
-    shifted = [each for each in wanted if each.info.get("kind") == "shift"]
-    asked = {folder / "predictions" / each.file for each in shifted}
+    corrupted = [each for each in wanted if each.info.get("kind") == "shift"]
+    asked = {folder / "predictions" / each.file for each in corrupted}
     for path in sorted({other for each in asked for other in each.parent.glob("*.npz")} - asked):
         info = read_info(path)
         if info is None or tickets is None or info.get("tickets") != tickets:
             continue
-        if one_set(info) != one_set(shifted[0].info):
+        if one_set(info) != one_set(corrupted[0].info):
             raise FreeTicketsError(
                 f"{path} was saved with other --samples or from another source: name or remove it"
             )
@@ -308,7 +291,9 @@ def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str |
 
 def natural_set(path: str, test: TestSet) -> EvaluationSet:
     """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
-    photos, classes = natural_photos(Path(path).expanduser(), test.spec.classes, test.spec.shape)
+    photos, classes = shifted.natural_photos(
+        Path(path).expanduser(), test.spec.classes, test.spec.shape
+    )
     samples = first_samples(photos, test.limit)
     info = {"kind": "natural", "dataset": "imagenet-a", "classes_200": classes,
             "samples": test.limit}  # fmt: skip
@@ -333,7 +318,7 @@ def every_ood_set(
 ) -> list[EvaluationSet]:
     """The OoD sets that can be had without a download; says which are left out."""
     found, absent = [], []
-    for name in OOD_NAMES:
+    for name in shifted.OOD_NAMES:
         if name in request.ood or name == test.spec.name:
             continue
         try:
@@ -351,14 +336,14 @@ def every_ood_set(
 def _ood_set(name: str, request: Request, test: TestSet, download: bool) -> EvaluationSet:
     if name == test.spec.name:
         raise FreeTicketsError(f"{name} is what the ensemble was trained on: leave it out")
-    named = is_name(name)
+    named = shifted.is_name(name)
     how: dict[str, Any] = {"samples": request.samples, "resize": request.resize}
     shape = tuple(test.spec.shape)
-    split = load_ood(name, test.split, shape, test.data_dir, download=download, **how)
-    refuse_known(name, split.inputs, test.known)
+    split = shifted.load_ood(name, test.split, shape, test.data_dir, download=download, **how)
+    shifted.refuse_known(name, split.inputs, test.known)
     path = Path(name).expanduser().resolve()
     called = name if named else path.name if path.is_dir() else path.stem
-    info = {"kind": "ood", "dataset": called, **how, "content": digest(split.inputs)}
+    info = {"kind": "ood", "dataset": called, **how, "content": shifted.digest(split.inputs)}
     if not named:
         info["path"] = str(path)
     return of_parts(f"ood/{called}.npz", len(split), info, lambda: [split])
@@ -379,11 +364,7 @@ def attack_sets(
         raise FreeTicketsError(f"--epsilon {epsilon:g}: choose a value above 0 and up to 1 (8/255)")
 
     def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
-        made = attack_predictions(
-            predictor.ensemble, test.split, told["attack"], epsilon=epsilon,
-            batch_size=predictor.batch_size, progress=predictor.progress.advance,
-        )  # fmt: skip
-        return Predictions(made.outputs, made.labels, {**made.info, **told, **predictor.info})
+        return attack_predictions(predictor, test.split, told)
 
     size = members * len(test.split)
     info = {"kind": "attack", "dataset": test.spec.name, "attack": "", "epsilon": epsilon,

@@ -14,19 +14,8 @@ from ..metrics.score import MORE_SCORES
 from ..predictions import Predictions, read_info
 from ..reading import damaged, read
 from ..tasks import Task, stored_task
+from . import results
 from .networks import digest_tickets
-from .results import (
-    Adjusted,
-    Attack,
-    Detection,
-    Diversity,
-    Evaluation,
-    NetworkFacts,
-    Shift,
-    TaskFacts,
-    Unknown,
-    read_if_whole,
-)
 from .sets import one_set
 
 Tell = Callable[[str], None]
@@ -62,26 +51,25 @@ def evaluation_of(
     adjusted: Mapping[str, Any] | None = None,
     tell: Tell | None = None,
     task: Task | str | None = None,
-) -> Evaluation:
+) -> results.Evaluation:
     """The same as typed values; see `summarise`."""
     folder = Path(folder)
     test = saved_test(folder, task)
     files = _Files(folder, test, tell)
     path = network_facts_path(folder)
-    facts = read_if_whole(path, NetworkFacts)
+    facts = results.read_if_whole(path, results.NetworkFacts)
     if facts is None and path.exists():
         files.leave_out(path, "is damaged")
     parts: dict[str, Any] = {}
     if facts is not None and facts.tickets == test.info.get("tickets"):
         parts = {"features": facts.features, "layers": facts.layers}
     if test.task.has_classes:
+        members, joint = test.members(), test.ensemble()
         parts |= {
             "more": {
-                score.key: score.function(
-                    test.members() if score.of_members else test.ensemble(), test.labels
-                )
-                for score in MORE_SCORES
-                if score.function is not None
+                each.key: each.function(members if each.of_members else joint, test.labels)
+                for each in MORE_SCORES
+                if each.function is not None
             },
             "diversity": _diversity(test),
             "shift": _shift(files, test),
@@ -91,10 +79,14 @@ def evaluation_of(
             "adjusted": _adjusted(folder, test, adjusted),
         }
     settings = test.info.get("settings") or None
-    return Evaluation(**test.scores(), settings=settings, task=TaskFacts.of(test.task), **parts)
+    return results.Evaluation(
+        **test.scores(), settings=settings, task=results.TaskFacts.of(test.task), **parts
+    )
 
 
-def evaluation_of_first(folder: str | Path, members: int, *, sets: bool = True) -> Evaluation:
+def evaluation_of_first(
+    folder: str | Path, members: int, *, sets: bool = True
+) -> results.Evaluation:
     """The scores of the first members of a run, without a temperature, which was found for all."""
     folder = Path(folder)
     test = _first(saved_test(folder), members)
@@ -102,7 +94,7 @@ def evaluation_of_first(folder: str | Path, members: int, *, sets: bool = True) 
     if sets:
         files = _Files(folder, test, None, members)
         parts |= {"ood": _ood(files, test), "attacks": _attacks(files, test)}
-    return Evaluation(**test.scores(), **parts)
+    return results.Evaluation(**test.scores(), **parts)
 
 
 def _first(saved: Predictions, members: int) -> Predictions:
@@ -174,11 +166,11 @@ class _Files:
         self.tell(f"{path} {reason}: it is left out; run evaluate for it again")
 
 
-def _diversity(test: Predictions) -> Diversity | None:
+def _diversity(test: Predictions) -> results.Diversity | None:
     members = test.members()
     if len(members) < 2:
         return None
-    return Diversity(
+    return results.Diversity(
         metrics.disagreement(members),
         metrics.kl(members),
         metrics.kl(members, ordered=False),
@@ -194,7 +186,7 @@ def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArr
         yield part.ensemble(), part.labels
 
 
-def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
+def _shift(files: _Files, test: Predictions) -> dict[str, results.Shift]:
     found = {}
     order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
     places = sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir())
@@ -208,7 +200,7 @@ def _shift(files: _Files, test: Predictions) -> dict[str, Shift]:
             files.leave_out(folder, "holds types of different samples or sources")
             continue
         scores = metrics.shift_scores({path.stem: _severities(path) for path in paths})
-        found[folder.name] = Shift(
+        found[folder.name] = results.Shift(
             source=infos[0].get("source"),
             samples=int(np.min(scores.samples)),
             types=scores.types,
@@ -247,7 +239,7 @@ def _natural(files: _Files) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
+def _ood(files: _Files, test: Predictions) -> dict[str, results.Unknown]:
     paths = files.fitting(_PLACES["ood"], "ood")
     inside = novelties(test) if paths else {}
     found = {}
@@ -262,25 +254,23 @@ def _ood(files: _Files, test: Predictions) -> dict[str, Unknown]:
         detected = {}
         for score, known in inside.items():
             pair = known[:count], outside[score]
-            detected[score] = Detection(
+            detected[score] = results.Detection(
                 metrics.auroc(*pair), metrics.aupr(*pair), metrics.fpr95(*pair)
             )
-        found[path.stem] = Unknown(len(saved.labels), **detected)
+        found[path.stem] = results.Unknown(len(saved.labels), **detected)
     return found
 
 
 def novelties(saved: Predictions) -> dict[str, npt.NDArray[np.float64]]:
     """How unknown each sample is, by each score; one member has no mutual information."""
-    members = saved.members()
-    found = {
-        score: metrics.novelty(saved.ensemble(), score) for score in metrics.NOVELTY_SCORES[:2]
-    }
+    members, joint = saved.members(), saved.ensemble()
+    found = {score: metrics.novelty(joint, score) for score in metrics.NOVELTY_SCORES[:2]}
     if len(members) > 1:
         found["mutual_information"] = metrics.novelty(members, "mutual_information")
     return found
 
 
-def _attacks(files: _Files, test: Predictions) -> dict[str, Attack]:
+def _attacks(files: _Files, test: Predictions) -> dict[str, results.Attack]:
     found = {}
     for path in files.fitting(_PLACES["attack"], "attack"):
         saved = files.load(path)
@@ -289,7 +279,7 @@ def _attacks(files: _Files, test: Predictions) -> dict[str, Attack]:
             files.leave_out(path, "is of other test samples")
             continue
         joint = [metrics.accuracy(part.ensemble(), labels) for part in parts]
-        found[path.stem] = Attack(
+        found[path.stem] = results.Attack(
             epsilon=saved.info["epsilon"],
             samples=len(labels),
             clean=metrics.accuracy(test.ensemble()[:, : len(labels)], labels),
@@ -308,12 +298,14 @@ def network_facts_path(folder: Path) -> Path:
     return folder / "predictions" / "networks.json"
 
 
-def _adjusted(folder: Path, test: Predictions, given: Mapping[str, Any] | None) -> Adjusted | None:
+def _adjusted(
+    folder: Path, test: Predictions, given: Mapping[str, Any] | None
+) -> results.Adjusted | None:
     tickets, found = test.info.get("tickets"), None
     if given is not None:
-        found = read(Adjusted, {"tickets": tickets, **given})
+        found = read(results.Adjusted, {"tickets": tickets, **given})
     # A file that is damaged will be written again.
-    elif tickets and (saved := read_if_whole(folder / "metrics.json", Evaluation)):
+    elif tickets and (saved := results.read_if_whole(folder / "metrics.json", results.Evaluation)):
         found = saved.adjusted
     if found is None or found.tickets != tickets:
         return None

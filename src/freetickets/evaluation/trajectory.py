@@ -1,6 +1,7 @@
 """Trajectories: what a network said of some samples while it trained, and its way in the plane."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -95,10 +96,7 @@ def embed(trajectories: Mapping[str, Sequence[TrajectoryPoint]], seed: int = 0) 
     few = len(checkpoints) < _FEWEST_FOR_TSNE
     note = f"principal components: t-SNE needs at least {_FEWEST_FOR_TSNE} checkpoints"
     left = iter(components[:, :2] if few else _tsne(components, seed))
-    paths = {
-        name: _paths(trajectory, np.array([next(left) for _ in trajectory]).reshape(-1, 2))
-        for name, trajectory in trajectories.items()
-    }
+    paths = {name: _paths(trajectory, left) for name, trajectory in trajectories.items()}
     return Embedding(paths, "PCA" if few else "t-SNE", note if few else "")
 
 
@@ -140,22 +138,18 @@ def _tsne(components: Array, seed: int) -> Array:
     )
     # Sums depend on the number of threads, and t-SNE turns the last bit into another picture.
     with threadpool_limits(1):
-        points: Array = tsne.fit_transform(components).astype(np.float64)
-    return points
+        return tsne.fit_transform(components).astype(np.float64)
 
 
-def _paths(trajectory: Sequence[TrajectoryPoint], points: Array) -> list[Path2D]:
-    def way(index: int) -> tuple[int, int]:
-        return trajectory[index].run, trajectory[index].ticket
-
-    ways = [(key, list(indices)) for key, indices in groupby(range(len(trajectory)), way)]
-    tickets = [ticket for (_, ticket), _ in ways]
-    return [
-        Path2D(
-            f"ticket {ticket}" if tickets.count(ticket) == 1 else f"run {run}, ticket {ticket}",
-            points[indices],
-            np.array([trajectory[i].epoch for i in indices], dtype=np.float64),
-            np.array([trajectory[i].collected for i in indices], dtype=bool),
-        )
-        for (run, ticket), indices in ways
-    ]
+def _paths(trajectory: Sequence[TrajectoryPoint], places: Iterator[Array]) -> list[Path2D]:
+    ways = [list(way) for _, way in groupby(trajectory, lambda each: (each.run, each.ticket))]
+    tickets = Counter(way[0].ticket for way in ways)
+    found = []
+    for way in ways:
+        label = f"ticket {way[0].ticket}"
+        if tickets[way[0].ticket] > 1:
+            label = f"run {way[0].run}, {label}"
+        points, epochs = [next(places) for _ in way], [each.epoch for each in way]
+        collected = [each.collected for each in way]
+        found.append(Path2D(label, np.array(points), np.array(epochs, float), np.array(collected)))
+    return found

@@ -6,17 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, UnknownNameError
-from .arrays import (
-    Array,
-    Labels,
-    blocks,
-    check_log_probs,
-    check_predictions,
-    log_sum_exp,
-    mean_probs,
-    normalise,
-    top_class,
-)
+from . import arrays
+from .arrays import Array, Labels
 
 # What of the members is averaged.
 RULES = ("probabilities", "logits")
@@ -43,8 +34,8 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
         )
     if combine == "probabilities":
         combined = np.empty(logs.shape[1:])
-        for part in blocks(logs):
-            combined[part] = log_sum_exp(logs[:, part], axis=0)
+        for part in arrays.blocks(logs):
+            combined[part] = arrays.log_sum_exp(logs[:, part], axis=0)
         return combined - np.log(len(logs))
     if combine != "logits":
         raise UnknownNameError("rule to combine members", combine, RULES)
@@ -53,17 +44,17 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
     # What the mean comes to if "impossible" is a number that goes to -inf: the classes that have it
     # least often win, whatever it is, and their other numbers decide between them.
     left = times == times.min(axis=-1, keepdims=True)
-    return normalise(np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf))
+    return arrays.normalise(np.where(left, np.where(out, 0.0, logs).mean(axis=0), -np.inf))
 
 
 def accuracy(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The share of samples whose most probable class is right."""
-    return float(sample_correct(*check_predictions(log_probs, labels)).mean())
+    return float(sample_correct(*arrays.check_predictions(log_probs, labels)).mean())
 
 
 def nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The mean negative log-likelihood of the ensemble, in nats."""
-    return float(sample_nll(*check_predictions(log_probs, labels)).mean())
+    return float(sample_nll(*arrays.check_predictions(log_probs, labels)).mean())
 
 
 def member_nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
@@ -72,12 +63,12 @@ def member_nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     What a member drawn at random would score (the Gibbs likelihood). It is never below `nll`; the
     gap is what the members gain by being different.
     """
-    return float(-_of_truth(*check_predictions(log_probs, labels)).mean())
+    return float(-_of_truth(*arrays.check_predictions(log_probs, labels)).mean())
 
 
 def brier(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The Brier score: squared errors of the probabilities, summed over classes; 0 to 2."""
-    return float(sample_brier(*check_predictions(log_probs, labels)).mean())
+    return float(sample_brier(*arrays.check_predictions(log_probs, labels)).mean())
 
 
 def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
@@ -94,7 +85,7 @@ def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
         >>> accuracy(kept, np.searchsorted([0, 2], labels))
         0.0
     """
-    logs, chosen = check_log_probs(log_probs), np.asarray(classes)
+    logs, chosen = arrays.check_log_probs(log_probs), np.asarray(classes)
     if chosen.ndim != 1 or not chosen.size or chosen.dtype.kind not in "iu":
         raise FreeTicketsError("the classes to keep must be a list of at least one integer")
     if chosen.min() < 0 or chosen.max() >= logs.shape[2]:
@@ -103,7 +94,7 @@ def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
         raise FreeTicketsError("the classes to keep must differ from each other")
     kept = logs[:, :, chosen]
     kept[np.isneginf(kept.max(axis=-1))] = 0.0
-    return normalise(kept)
+    return arrays.normalise(kept)
 
 
 # The scores of single samples, (N,), whose means the scores above are: of checked arrays.
@@ -111,7 +102,7 @@ def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
 
 def sample_correct(logs: Array, truth: Labels) -> Array:
     """1 where the ensemble is right, 0 where it is wrong."""
-    return (top_class(logs)[0] == truth).astype(np.float64)
+    return (arrays.top_class(logs)[0] == truth).astype(np.float64)
 
 
 def sample_nll(logs: Array, truth: Labels) -> Array:
@@ -121,7 +112,7 @@ def sample_nll(logs: Array, truth: Labels) -> Array:
 
 def sample_brier(logs: Array, truth: Labels) -> Array:
     """What each sample adds to the Brier score."""
-    mean = mean_probs(logs)
+    mean = arrays.mean_probs(logs)
     squares: Array = np.einsum("nc,nc->n", mean, mean)
     return squares + 1 - 2 * np.take_along_axis(mean, truth[:, None], axis=1)[:, 0]
 

@@ -140,23 +140,18 @@ def _scorer(metric: Metric, logs: Array, truth: Labels) -> Drawn:
 
 def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """How close two quantities are to a straight line, from -1 to 1."""
-    return _cosine(*_check_lists(x, y))
+    return _correlation(*_check_lists(x, y))
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """How close two quantities are to having the same order, -1 to 1; ties share their rank."""
     one, other = _check_lists(x, y)
-    return _cosine(_ranks(one), _ranks(other))
+    return _correlation(_ranks(one), _ranks(other))
 
 
-def _cosine(*sides: Array) -> float:
-    found = []
-    for values in sides:
-        scaled = values / np.abs(values).max()
-        centred = scaled - scaled.mean()
-        centred /= np.abs(centred).max()
-        found.append(centred / np.linalg.norm(centred))
-    return float(np.clip(found[0] @ found[1], -1.0, 1.0))
+def _correlation(*sides: Array) -> float:
+    # Scaled, as squares of the numbers may be more than a float holds.
+    return float(np.corrcoef([values / np.abs(values).max() for values in sides])[0, 1])
 
 
 def _ranks(values: Array) -> Array:

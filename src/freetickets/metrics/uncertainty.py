@@ -3,8 +3,6 @@
 Functions that tell samples apart get one number each, higher for outside, the positive class.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +28,7 @@ class Uncertainty:
     epistemic: Array  # their difference, the mutual information: how much the members disagree
 
     @classmethod
-    def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> Uncertainty:
+    def of(cls, log_probs: npt.ArrayLike, prediction: Array | None = None) -> "Uncertainty":
         """Computes it from member log-probabilities (M, N, C).
 
         `prediction` are the ensemble's log-probabilities (N, C), if not the members' mean.

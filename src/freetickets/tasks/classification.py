@@ -102,8 +102,7 @@ class Classification(Task):
 
     def predictions(self, outputs: Tensor) -> Array:
         """Log-probabilities of the classes."""
-        found: Array = outputs.double().log_softmax(-1).cpu().numpy()
-        return found
+        return outputs.double().log_softmax(-1).cpu().numpy()
 
     def joined(self, members: AnyArray, rule: str) -> Array:
         """The log-probabilities of the ensemble."""

@@ -149,8 +149,7 @@ class Task(ABC):
 
     def predictions(self, outputs: Tensor) -> Array:
         """What a network's outputs say, in the form that is stored; by default the outputs."""
-        found: Array = outputs.double().cpu().numpy()
-        return found
+        return outputs.double().cpu().numpy()
 
     @abstractmethod
     def joined(self, members: AnyArray, rule: str) -> Array:

@@ -12,21 +12,18 @@ def _flat(level):
     return np.full((40, 32, 32, 3), level, np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("name", "scale", "deviations"),
-    [
+def test_normal_noise_has_its_deviation_and_is_cut_not_rounded():
+    for name, scale, deviations in (
         ("gaussian_noise", 255, (0.04, 0.06, 0.08, 0.09, 0.10)),
         ("speckle_noise", 120, (0.06, 0.1, 0.12, 0.16, 0.2)),
-    ],
-)
-def test_normal_noise_has_its_deviation_and_is_cut_not_rounded(name, scale, deviations):
-    found = [corrupt(_flat(120), name, severity).astype(float) - 120 for severity in SEVERITIES]
-    for noise, deviation in zip(found, deviations, strict=True):
-        assert noise.std() == pytest.approx(deviation * scale, rel=0.02)
-        assert noise.mean() == pytest.approx(-0.5, abs=0.5)  # half a level is cut off on average
-        assert len({image.tobytes() for image in noise}) == 40
-    # Severities are not scaled copies of one another.
-    assert abs(np.corrcoef(found[2].ravel(), found[3].ravel())[0, 1]) < 0.02
+    ):
+        found = [corrupt(_flat(120), name, severity).astype(float) - 120 for severity in SEVERITIES]
+        for noise, deviation in zip(found, deviations, strict=True):
+            assert noise.std() == pytest.approx(deviation * scale, rel=0.02)
+            assert noise.mean() == pytest.approx(-0.5, abs=0.5)  # half a level is cut off
+            assert len({image.tobytes() for image in noise}) == 40
+        # Severities are not scaled copies of one another.
+        assert abs(np.corrcoef(found[2].ravel(), found[3].ravel())[0, 1]) < 0.02
 
 
 @pytest.mark.parametrize("level", [20, 90, 150])

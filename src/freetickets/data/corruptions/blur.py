@@ -1,7 +1,5 @@
 """Corruptions that move pixels: blurs, motion as ImageMagick defines it, and elastic pulls."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import ceil
 from typing import Literal

@@ -4,8 +4,6 @@ Frost is `a * image + b * picture`, so what counts most is each picture's mean a
 of the pictures that are made here are the originals'. Clouds and needles give the look.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
