@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from freetickets.methods import METHODS, Event, Setting, get_recipe
 from freetickets.models.names import MODELS
 from freetickets.sparsity.score import SCORES
 from freetickets.training.optimizer import OPTIMIZERS
-from freetickets.training.progress import Reporter
 
 EXTEND = Path(__file__).parents[1] / "examples" / "extend"
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 4, "quiet": True, "backend": "masked"}
@@ -186,7 +184,7 @@ class Counting(ft.EDST):
         return with_phases(plan, lambda phase: replace(phase, at_end=(*phase.at_end, Count())))
 
 
-def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, monkeypatch):
+def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, killed_at):
     method, settings = Counting(tickets=2, interval=2), {**SMALL, "quiet": False}
 
     def drawn():
@@ -197,16 +195,11 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsy
     assert len(whole) == 3
     assert len(set(whole[-1].split(", "))) == 3
 
-    class KilledError(BaseException):
-        pass
+    def train():
+        method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
 
-    for left in (9, 8):
-        killing = Mock(side_effect=[*[None] * (left - 1), KilledError()])
-        with monkeypatch.context() as patch:
-            patch.setattr(Reporter, "step", killing)
-            with pytest.raises(KilledError):
-                method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
-    method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
+    killed_at(train, 9, 8)
+    train()
     assert drawn()[-1] == whole[-1]
 
 

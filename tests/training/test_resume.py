@@ -1,6 +1,5 @@
 """A run that was stopped, however, ends like one that was not: bit for bit."""
 
-import os
 import random
 import re
 import signal
@@ -17,6 +16,7 @@ from freetickets.errors import DamagedFileError, FreeTicketsError, StoppedError
 from freetickets.reading import read_json
 from freetickets.storage import load_tree, save_tree
 
+from ..conftest import interrupt
 from .conftest import Noisy, read_log
 
 # 54 of 60 samples: 6 steps an epoch, 24 a run; dropout, so that the torch generator matters.
@@ -30,10 +30,6 @@ METHODS = {"edst": EDST, "dst": DST, "dense": ft.Dense()}
 
 def no_training():
     raise AssertionError("a finished run was trained again")
-
-
-def interrupt(number=signal.SIGINT):
-    os.kill(os.getpid(), number)
 
 
 @pytest.fixture
