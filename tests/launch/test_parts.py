@@ -99,7 +99,7 @@ def test_a_run_waits_for_what_it_starts_from():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--jobs 0", "--jobs 0: give 1 or more"),
+        ("--jobs 0", "--jobs: give 1 or more, not 0"),
         ("--launcher locl", "unknown launcher 'locl': did you mean 'local'?"),
         ("--launcher ray --jobs 2", "--jobs is only for --launcher local"),
         ("--jobs 2 --address auto", "--address is only for --launcher ray"),

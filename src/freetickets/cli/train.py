@@ -9,19 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..launch import add_flags as add_launch_flags
 from ..launch import launcher_from, on_this_machine
 from ..launch.assignment import WAIT
 from ..lock import hold
 from ..reading import read_json
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that only this command has."""
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    # Of the processes that `launch.parts` starts: one run of the plan.
-    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
-    add_launch_flags(parser, "independent runs")
 
 
 def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
