@@ -186,11 +186,6 @@ def test_paper_collects_the_phases_best_and_goes_on_from_the_last(features, tmp_
     assert any(steps), "a test in which the best is always the last tests nothing"
 
 
-def test_paper_without_validation_data_is_refused(features):
-    with pytest.raises(FreeTicketsError, match="hold some out"):
-        ft.EDST().fit("mlp-8", features, preset="paper", validation=0.0, **SMALL)
-
-
 # ---- data
 
 
