@@ -6,32 +6,10 @@ import torch
 from torch import nn
 
 import freetickets as ft
-from freetickets.methods import METHODS, get_method
+from freetickets.methods import METHODS
 
 from ..conftest import Killed
-from .small import SETTINGS, Transformer
-
-EXPLORING = {"tickets": 2, "interval": 2, "sparsity": 0.6}
-CYCLES = {"cycling": 0.3, "cycles": 2, "low": 0.3, "high": 1.0}
-# Small ones, and how many members each has.
-OPTIONS = {
-    "edst": (EXPLORING, 2),
-    "dst": (EXPLORING, 2),
-    "static": ({"tickets": 2, "sparsity": 0.6}, 2),
-    "ltr": ({"tickets": 2, "sparsity": 0.6, "rewind": 0.25}, 2),
-    "pf": ({"tickets": 2, "sparsity": 0.6}, 2),
-    "dense": ({}, 1),
-    "dense-ensemble": ({"tickets": 2}, 2),
-    "snapshot": ({"tickets": 3}, 3),
-    "fge": ({"tickets": 2}, 2),
-    "mc-dropout": ({"passes": 4}, 4),
-    "mimo": ({"members": 2}, 2),
-    "batch-ensemble": ({"members": 3}, 3),
-    "treenet": ({"members": 2}, 2),
-    "sup-tickets": (EXPLORING | CYCLES | {"tickets": 1}, 1),
-    "neurotrails": ({"members": 2, "interval": 9, "rate": 0.2, "sparsity": 0.3}, 2),
-}
-SMALL = {name: (get_method(name)(**options), n) for name, (options, n) in OPTIONS.items()}
+from .small import SETTINGS, SMALL, Transformer
 
 
 class Own(nn.Module):

@@ -6,16 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 import freetickets as ft
-from freetickets.methods import (
-    METHODS,
-    RECIPES,
-    Collect,
-    ExplorationPlan,
-    Setting,
-    SparseOptions,
-    get_method,
-    get_recipe,
-)
+from freetickets.methods import METHODS, RECIPES, Collect, Setting, get_method, get_recipe
+from freetickets.methods.plan import ExplorationPlan, SparseOptions
 
 SETTING = Setting(get_recipe("cifar"))
 
