@@ -21,12 +21,6 @@ def wrn():
         return create_model("wrn-28-10", (3, 32, 32), 100)
 
 
-@pytest.fixture(scope="module")
-def resnet():
-    with torch.device("meta"):
-        return create_model("resnet-50", (3, 224, 224), 1000)
-
-
 def cifar(method, model):
     plan = method.plan(Setting(get_recipe("cifar")))
     transformed = method.transform(copy.deepcopy(model)) if method.transforms else None
@@ -34,12 +28,6 @@ def cifar(method, model):
         plan, model, (3, 32, 32), train_size=45_000, batch_size=128, steps_per_epoch=352,
         transformed=transformed,
     )  # fmt: skip
-
-
-def imagenet(method, model):
-    plan = method.plan(Setting(get_recipe("imagenet")))
-    sizes = {"train_size": 1_281_167, "batch_size": 128, "steps_per_epoch": 10_010}
-    return price(plan, model, (3, 224, 224), **sizes)
 
 
 def densities(model, sparsity, distribution="erk"):
@@ -51,56 +39,28 @@ def densities(model, sparsity, distribution="erk"):
 @pytest.mark.parametrize(
     ("method", "train", "test", "runs"),
     [
-        (ft.EDST(tickets=3, sparsity=0.8), 0.607, 1.012, 1),
-        (ft.EDST(tickets=7, sparsity=0.9), 0.565, 1.164, 1),
-        (ft.DST(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
-        (ft.Static(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
-        (ft.Dense(), 1.0, 1.0, 1),
-        (ft.DenseEnsemble(tickets=4), 4.0, 4.0, 4),
-    ],
-)
-def test_wrn_28_10_on_cifar100_costs_what_the_paper_says(wrn, method, train, test, runs):
-    ledger = cifar(method, wrn)
-    assert ledger.relative_flops == pytest.approx(train, abs=5e-4)
-    assert ledger.relative_test_flops == pytest.approx(test, abs=5e-4)
-    assert ledger.runs == runs
-
-
-@pytest.mark.parametrize(
-    ("method", "train"),
-    [
-        (ft.DST(tickets=2, sparsity=0.8), 1.10),
-        (ft.EDST(tickets=2, sparsity=0.8), 0.47),
-        (ft.EDST(tickets=4, sparsity=0.8), 0.86),
-    ],
-)
-def test_resnet_50_on_imagenet_costs_what_the_reference_says(resnet, method, train):
-    assert imagenet(method, resnet).relative_flops == pytest.approx(train, abs=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("method", "train", "test", "runs"),
-    [
+        (ft.EDST(tickets=3, sparsity=0.8), 0.61, 1.01, 1),
+        (ft.DST(tickets=3, sparsity=0.8), 1.01, 1.01, 3),
         (ft.MCDropout(passes=1), 1.00, 1.0, 1),
         (ft.MIMO(members=3), 1.00, 1.0, 1),
         (ft.TreeNet(members=3), 1.52, 1.52, 1.5),
-        (ft.LTR(tickets=3, sparsity=0.8), 1.75, 1.01, 4),
-        (ft.Snapshot(tickets=12), 0.80, 12.0, 1),
-        (ft.FGE(tickets=5), 0.80, 5.0, 1),
         # Not derivable: the paper has 1.10x and 3.75x; docs/methods.md says what is counted here.
         (ft.BatchEnsemble(members=4), 4.00, 4.0, 4),
         (ft.BatchEnsemble(members=4, examples="split"), 1.00, 4.0, 4),
         (ft.PruneFineTune(tickets=3, sparsity=0.8), 3.60, 0.6, 6),
     ],
 )
-def test_the_other_methods_cost_the_papers_within_a_fiftieth(wrn, method, train, test, runs):
+def test_methods_cost_the_papers_within_a_fiftieth(wrn, method, train, test, runs):
+    """All rows of the paper are in `test_paper.py`; docs/costs.md, also tested, has more digits."""
     ledger = cifar(method, wrn)
     assert ledger.relative_flops == pytest.approx(train, abs=0.02)
     assert ledger.relative_test_flops == pytest.approx(test, abs=0.02)
     assert ledger.runs == runs
 
 
-def test_treenet_on_imagenet_costs_what_the_paper_says(resnet):
+def test_treenet_on_imagenet_costs_what_the_paper_says():
+    with torch.device("meta"):
+        resnet = create_model("resnet-50", (3, 224, 224), 1000)
     network = ft.TreeNet(members=2).transform(copy.deepcopy(resnet))
     found = forward_flops(count_macs(network, (3, 224, 224)))
     assert found / forward_flops(count_macs(resnet, (3, 224, 224))) == pytest.approx(1.33, abs=0.05)
