@@ -1,7 +1,9 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import math
+import signal
 from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from freetickets.cli import main
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels import choice, choices, library
 from freetickets.methods import METHODS
+from freetickets.training.progress import Reporter
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -117,12 +120,59 @@ def finished(command, tmp_path_factory):
     return train
 
 
+class Killed(BaseException):
+    """The process ends here; nothing may catch this."""
+
+
+def kill():
+    """Ends the process, as far as a training can tell."""
+    raise Killed
+
+
+def interrupt(number=signal.SIGINT):
+    """Asks this process to stop."""
+    signal.raise_signal(number)
+
+
+@pytest.fixture
+def at_step(monkeypatch):
+    """Makes something happen at a step, counted from now on; at step 0 nothing ever does."""
+
+    def set_up(step, action=kill):
+        count = itertools.count(1)
+        monkeypatch.setattr(Reporter, "step", lambda *_: next(count) == step and action())
+
+    return set_up
+
+
+@pytest.fixture
+def killed_at(at_step):
+    """Trains, and is killed at steps counted in each of its lives."""
+
+    def run(train, *steps):
+        for step in steps:
+            at_step(step)
+            with pytest.raises(Killed):
+                train()
+        at_step(0)
+
+    return run
+
+
 class Answer(NamedTuple):
-    """What a command gave back."""
+    """What a command gave back; a signal is a negative code."""
 
     code: int
     out: str
     err: str
+
+    @property
+    def line(self):
+        """The message of a command that failed as a mistake should: code 2, one line on stderr."""
+        assert self.code == 2, self
+        (line,) = self.err.splitlines()
+        assert line.startswith("freetickets: ")
+        return line
 
 
 @pytest.fixture
@@ -142,13 +192,11 @@ def cli(capsys):
 
 @pytest.fixture
 def one_line():
-    """The message of a command that failed as a mistake should: code 2, one line on stderr."""
+    """The message of a command that failed as a mistake should."""
 
     def check(answer):
-        assert (answer.code, answer.out) == (2, "")
-        (line,) = answer.err.splitlines()
-        assert line.startswith("freetickets: ")
-        return str(line)
+        assert answer.out == ""
+        return str(answer.line)
 
     return check
 

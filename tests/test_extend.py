@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +17,8 @@ from freetickets.methods import METHODS, Event, Setting, get_recipe
 from freetickets.models.names import MODELS
 from freetickets.sparsity.score import SCORES
 from freetickets.training.optimizer import OPTIMIZERS
-from freetickets.training.progress import Reporter
+
+from .training.conftest import read_log
 
 EXTEND = Path(__file__).parents[1] / "examples" / "extend"
 SMALL: dict[str, Any] = {"batch_size": 10, "epochs": 4, "quiet": True, "backend": "masked"}
@@ -135,8 +135,7 @@ def test_an_event_of_ones_own_happens_and_leaves_the_topology(extend, tmp_path, 
     events = [[each.event for each in phase.at_end] for phase in phases]
     assert events == [[], ["collect", "shake"], ["collect"]]
     tickets = method.fit("mlp-8", features, output=tmp_path, **SMALL).tickets
-    log = [line.split(",") for line in (tmp_path / "log.csv").read_text().splitlines()]
-    assert {"collect shake", "collect"} <= {cells[10] for cells in log}
+    assert {"collect shake", "collect"} <= {row["events"] for row in read_log(tmp_path)}
     for name, mask in tickets[0].topology.items():
         assert torch.equal(mask, tickets[1].topology[name])
         assert not torch.equal(tickets[0].state[name], tickets[1].state[name])
@@ -186,7 +185,7 @@ class Counting(ft.EDST):
         return with_phases(plan, lambda phase: replace(phase, at_end=(*phase.at_end, Count())))
 
 
-def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, monkeypatch):
+def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsys, killed_at):
     method, settings = Counting(tickets=2, interval=2), {**SMALL, "quiet": False}
 
     def drawn():
@@ -197,16 +196,11 @@ def test_what_an_event_keeps_and_draws_survives_a_kill(features, tmp_path, capsy
     assert len(whole) == 3
     assert len(set(whole[-1].split(", "))) == 3
 
-    class KilledError(BaseException):
-        pass
+    def train():
+        method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
 
-    for left in (9, 8):
-        killing = Mock(side_effect=[*[None] * (left - 1), KilledError()])
-        with monkeypatch.context() as patch:
-            patch.setattr(Reporter, "step", killing)
-            with pytest.raises(KilledError):
-                method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
-    method.fit("mlp-8", features, output=tmp_path / "killed", **settings)
+    killed_at(train, 9, 8)
+    train()
     assert drawn()[-1] == whole[-1]
 
 

@@ -181,7 +181,7 @@ class Config:
 
     def as_yaml(self) -> str:
         """The settings as a file that `--config` reads."""
-        return str(yaml.safe_dump(_plain(asdict(self)), sort_keys=False))
+        return str(yaml.safe_dump(self._plain(), sort_keys=False))
 
     @property
     def identity(self) -> str:
@@ -199,9 +199,12 @@ class Config:
             if mine.get(name) != theirs.get(name)
         ]
 
+    def _plain(self) -> Any:
+        return json.loads(json.dumps(asdict(self)))  # which makes lists of tuples
+
     def _fixed(self) -> dict[str, Any]:
         """What must not change, with options of the method and the model beside the others."""
-        outer = _plain(asdict(self))
+        outer = self._plain()
         flat = {**outer.pop("options"), **outer.pop("model_options"), **outer}
         return {name: value for name, value in flat.items() if name not in _FREE}
 
@@ -255,11 +258,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return value

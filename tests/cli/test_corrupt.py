@@ -50,8 +50,8 @@ def test_mistakes_are_one_line(cli, one_line, images_npz, tmp_path):
     np.savez(tmp_path / "table.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     for flags, text in (
         ("cifar10 --severities 6", "severity 6: choose it from 1 to 5"),
-        ("cifar10 --samples 0", "--samples 0: give 1 or more"),
-        ("cifar10 --workers 0", "--workers 0: give 1 or more"),
+        ("cifar10 --samples 0", "--samples: give 1 or more, not 0"),
+        ("cifar10 --workers 0", "--workers: give 1 or more, not 0"),
         ("imagenet", "imagenet consists of photos on disk"),
         ("fashion-mini --frost nowhere", "no frost1.png in nowhere"),
         (f"{tmp_path}/table.npz", "has no images"),

@@ -59,7 +59,7 @@ MISTAKES = [
     ("bench", "required: what"),
     ("bench train --only mask", "unknown measurement of bench train 'mask': did you mean 'masks'?"),
     ("bench kernels --only wide --only smll", "did you mean 'small'?"),
-    ("bench kernels --repeats 0", "--repeats must be at least 1, not 0"),
+    ("bench kernels --repeats 0", "--repeats: give 1 or more, not 0"),
     ("bench infer --model wrn-27-10", "its depth must be 6n + 4, not 27"),
     ("bench kernels --model wrn-10-1", "--model is for bench train, bench profile and"),
     ("bench kernels --figure x.svg", "--figure is only for bench train"),

@@ -29,7 +29,7 @@ def test_mistakes_are_one_line(cli, one_line):
         ("fgsm --scale smok", "unknown scale 'smok': did you mean 'smoke'?"),
         ("fgsm --only edts", "unknown method 'edts': did you mean 'edst'?"),
         ("fgsm --only mimo --dry-run", "these experiments don't train mimo"),
-        ("fgsm --seeds 0", "--seeds 0: give 1 or more"),
+        ("fgsm --seeds 0", "--seeds: give 1 or more, not 0"),
         ("fgsm --dry-run --throughput 0", "--throughput 0: give FLOPs per second"),
         ("fgsm --throughput 1e12", "add --dry-run"),
         ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),

@@ -10,19 +10,8 @@ import yaml
 
 import freetickets as ft
 from freetickets.reading import read_json
-from freetickets.training.progress import Reporter
 
-
-def stop_after(monkeypatch, steps, number):
-    """Sends this process a signal at a step, counted from now on."""
-    seen: list[int] = []
-
-    def step(*_):
-        seen.append(1)
-        if len(seen) == steps:
-            os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(Reporter, "step", step)
+from ..conftest import interrupt
 
 
 def test_the_keys_of_json_are_stable_and_a_folder_holds_what_it_promises(trained):
@@ -122,17 +111,17 @@ def test_the_saved_settings_make_the_same_run_again(cli, trained, tmp_path, dige
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
-    cli, trained, tmp_path, digests, monkeypatch, number
+    cli, trained, tmp_path, digests, at_step, number
 ):
     folder = tmp_path / "stopped"
     for steps in (5, 16):
-        stop_after(monkeypatch, steps, number)
+        at_step(steps, lambda: interrupt(number))
         answer = cli(*trained.command, "-o", folder)
         assert (answer.code, answer.out) == (130, "")
         (line,) = answer.err.splitlines()
         assert line.startswith("freetickets: stopped in run 1 after step ")
         assert line.endswith(f"saved in {folder}: run the same command again to continue")
-    stop_after(monkeypatch, 0, number)
+    at_step(0)
     answer = cli(*[flag for flag in trained.command if flag != "--quiet"], "--json", "-o", folder)
     assert answer.code == 0
     assert answer.err.startswith("resuming run 1 after step 21, 1 of 2 tickets collected\n")

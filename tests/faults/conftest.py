@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -16,23 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import fault_child
 
+from ..conftest import Answer
+
 _PATIENCE = 120  # seconds until a command that hangs is given up
-
-
-class Answer(NamedTuple):
-    """How a process ended, a signal as a negative code, and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def line(self):
-        """The message of a command that failed as it should: code 2, and one line."""
-        assert self.code == 2, self
-        (line,) = self.err.splitlines()
-        assert line.startswith("freetickets: ")
-        return line
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import pytest
 
 from freetickets.launch import Assignment, News, local
 from freetickets.launch.assignment import Log
+from freetickets.lock import hold
 
 
 def start(arguments, **more):
@@ -117,8 +118,6 @@ def test_a_worker_stopped_outside_of_training_leaves_no_lock(command, tmp_path, 
 
 
 def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp_path):
-    from freetickets.lock import hold
-
     with hold(tmp_path / "run"):
         run = tmp_path / "run"
         for process in [start([*command("dst"), "-o", run]), start(["evaluate", run])]:

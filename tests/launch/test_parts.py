@@ -3,21 +3,16 @@
 import contextlib
 import itertools
 import os
-import signal
-from functools import partial
 
 import pytest
 
 from freetickets.launch.parts import waves
 from freetickets.methods import METHODS, Setting, get_recipe
 from freetickets.storage import load_tree
-from freetickets.training.progress import Reporter
+
+from ..conftest import Killed, interrupt
 
 SEVERAL = ("dst", "static", "dense-ensemble", "pf", "ltr")
-
-
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
 
 
 def last_checkpoint(folder):
@@ -37,22 +32,16 @@ def test_parts_equal_the_serial_run(cli, command, finished, assert_same, same, t
     assert same(*map(last_checkpoint, (tmp_path / "run", finished(method))))
 
 
-def stop_at_step(monkeypatch, step):
-    """Sends this process Ctrl-C at a step, counted from now on."""
-    count = itertools.count(1)
-    ctrl_c = partial(os.kill, os.getpid(), signal.SIGINT)
-    monkeypatch.setattr(Reporter, "step", lambda *_: next(count) == step and ctrl_c())
-
-
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("method", ["dst", "ltr"])
 @pytest.mark.parametrize("steps", [5, 40])
 def test_a_stopped_serial_run_goes_on_in_parts(
-    cli, command, finished, assert_same, tmp_path, monkeypatch, method, steps
+    cli, command, finished, assert_same, tmp_path, at_step, method, steps
 ):
     expected = finished(method)
-    stop_at_step(monkeypatch, steps)
+    at_step(steps, interrupt)
     assert cli(*command(method), "-o", tmp_path / "run").code == 130
+    at_step(0)
     assert cli(*command(method), "-o", tmp_path / "run", "--jobs", 2).code == 0
     assert_same(tmp_path / "run", expected)
 
@@ -80,11 +69,10 @@ def test_killed_at_any_write_ends_the_same(
 
 @pytest.mark.usefixtures("in_this_process")
 def test_other_settings_are_refused_while_parts_are_there(
-    cli, one_line, command, tmp_path, monkeypatch
+    cli, one_line, command, tmp_path, at_step
 ):
-    with monkeypatch.context() as patch:
-        stop_at_step(patch, 5)
-        assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
+    at_step(5, interrupt)
+    assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
     assert (tmp_path / "parts").exists()
     line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", 0.01))
     assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in line
@@ -111,7 +99,7 @@ def test_a_run_waits_for_what_it_starts_from():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--jobs 0", "--jobs 0: give 1 or more"),
+        ("--jobs 0", "--jobs: give 1 or more, not 0"),
         ("--launcher locl", "unknown launcher 'locl': did you mean 'local'?"),
         ("--launcher ray --jobs 2", "--jobs is only for --launcher local"),
         ("--jobs 2 --address auto", "--address is only for --launcher ray"),

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn
 
 from freetickets.kernels.library import available
+from freetickets.methods import get_method
 from freetickets.models import create_model
 
 SETTINGS: dict[str, Any] = {
@@ -42,3 +43,25 @@ NETWORKS: dict[str, Any] = {
     "wrn": (lambda: create_model("wrn-10-1", IMAGES, 4), IMAGES),
     "transformer": (lambda: Transformer(5, 6, 4, layers=2), (5, 6)),
 }
+
+EXPLORING: dict[str, Any] = {"tickets": 2, "interval": 2, "sparsity": 0.6}
+CYCLES: dict[str, Any] = {"cycling": 0.3, "cycles": 2, "low": 0.3, "high": 1.0}
+# Small ones, and how many members each has.
+OPTIONS: dict[str, Any] = {
+    "edst": (EXPLORING, 2),
+    "dst": (EXPLORING, 2),
+    "static": ({"tickets": 2, "sparsity": 0.6}, 2),
+    "ltr": ({"tickets": 2, "sparsity": 0.6, "rewind": 0.25}, 2),
+    "pf": ({"tickets": 2, "sparsity": 0.6}, 2),
+    "dense": ({}, 1),
+    "dense-ensemble": ({"tickets": 2}, 2),
+    "snapshot": ({"tickets": 3}, 3),
+    "fge": ({"tickets": 2}, 2),
+    "mc-dropout": ({"passes": 4}, 4),
+    "mimo": ({"members": 2}, 2),
+    "batch-ensemble": ({"members": 3}, 3),
+    "treenet": ({"members": 2}, 2),
+    "sup-tickets": (EXPLORING | CYCLES | {"tickets": 1}, 1),
+    "neurotrails": ({"members": 2, "interval": 9, "rate": 0.2, "sparsity": 0.3}, 2),
+}
+SMALL = {name: (get_method(name)(**options), n) for name, (options, n) in OPTIONS.items()}

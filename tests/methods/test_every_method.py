@@ -6,32 +6,10 @@ import torch
 from torch import nn
 
 import freetickets as ft
-from freetickets.methods import METHODS, get_method
-from freetickets.training.progress import Reporter
+from freetickets.methods import METHODS
 
-from .small import SETTINGS, Transformer
-
-EXPLORING = {"tickets": 2, "interval": 2, "sparsity": 0.6}
-CYCLES = {"cycling": 0.3, "cycles": 2, "low": 0.3, "high": 1.0}
-# Small ones, and how many members each has.
-OPTIONS = {
-    "edst": (EXPLORING, 2),
-    "dst": (EXPLORING, 2),
-    "static": ({"tickets": 2, "sparsity": 0.6}, 2),
-    "ltr": ({"tickets": 2, "sparsity": 0.6, "rewind": 0.25}, 2),
-    "pf": ({"tickets": 2, "sparsity": 0.6}, 2),
-    "dense": ({}, 1),
-    "dense-ensemble": ({"tickets": 2}, 2),
-    "snapshot": ({"tickets": 3}, 3),
-    "fge": ({"tickets": 2}, 2),
-    "mc-dropout": ({"passes": 4}, 4),
-    "mimo": ({"members": 2}, 2),
-    "batch-ensemble": ({"members": 3}, 3),
-    "treenet": ({"members": 2}, 2),
-    "sup-tickets": (EXPLORING | CYCLES | {"tickets": 1}, 1),
-    "neurotrails": ({"members": 2, "interval": 9, "rate": 0.2, "sparsity": 0.3}, 2),
-}
-SMALL = {name: (get_method(name)(**options), n) for name, (options, n) in OPTIONS.items()}
+from ..conftest import Killed
+from .small import SETTINGS, SMALL, Transformer
 
 
 class Own(nn.Module):
@@ -95,32 +73,10 @@ def test_it_works_on_a_network_of_ones_own(name, network, features):
     assert members == 1 or not np.allclose(found[0], found[1])
 
 
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
-def train_in_parts(steps, train, monkeypatch):
-    """Kills a training every so many steps, and starts it again; returns how often."""
-    for kills in range(100):
-        left = iter(range(1, steps))
-
-        def step(*_, left=left):
-            if next(left, None) is None:
-                raise Killed
-
-        monkeypatch.setattr(Reporter, "step", step)
-        try:
-            train()
-            return kills
-        except Killed:
-            pass
-    raise AssertionError("the training does not come to an end")
-
-
 @pytest.mark.parametrize("recipe", ["small", "fast"])
 @pytest.mark.parametrize("name", METHODS)
 def test_killed_again_and_again_it_ends_the_same(
-    name, recipe, features, tmp_path, monkeypatch, digests
+    name, recipe, features, tmp_path, at_step, digests
 ):
     method, _ = SMALL[name]
     settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "recipe": recipe}
@@ -130,5 +86,12 @@ def test_killed_again_and_again_it_ends_the_same(
         method.fit("mlp-8-8", features, output=tmp_path / folder, **settings)
 
     train("whole")
-    assert train_in_parts(5, lambda: train("killed"), monkeypatch) >= 4
+    for kills in range(100):
+        at_step(5)
+        try:
+            train("killed")
+        except Killed:
+            continue
+        assert kills >= 4
+        break
     assert digests(tmp_path / "killed" / "tickets") == digests(tmp_path / "whole" / "tickets")

@@ -13,17 +13,9 @@ from freetickets.experiments.grid import find_grid, grid_names
 from freetickets.experiments.runner import Runner
 from freetickets.experiments.scales import SCALES
 from freetickets.experiments.substitutes import outline
-from freetickets.methods import (
-    Collect,
-    Escape,
-    Phase,
-    PruningPlan,
-    Run,
-    Setting,
-    Stretch,
-    Timeline,
-    get_recipe,
-)
+from freetickets.methods import Setting, Timeline, get_recipe
+from freetickets.methods.events import Collect, Escape
+from freetickets.methods.plan import Phase, PruningPlan, Run, Stretch
 from freetickets.methods.timeline import fewest_explorations, suit_interval
 from freetickets.training.job import Job
 

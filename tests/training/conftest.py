@@ -1,16 +1,12 @@
-"""Trainings that end before they are done, in this process."""
+"""What trainings read, and what they write."""
 
 import csv
-import itertools
 import random
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch.utils.data import Dataset
-
-from freetickets.training.progress import Reporter
 
 
 class Noisy(Dataset[Any]):
@@ -36,37 +32,3 @@ def read_log(folder):
     with (folder / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
     return [{k: v for k, v in row.items() if k not in ("seconds", "sha256")} for row in rows]
-
-
-class Killed(BaseException):
-    """The process ends here; nothing may catch this."""
-
-
-def kill():
-    """Ends the process, as far as a training can tell."""
-    raise Killed
-
-
-@pytest.fixture
-def at_step(monkeypatch):
-    """Makes something happen at a step, counted from now on; at step 0 nothing ever does."""
-
-    def set_up(step, action=kill):
-        count = itertools.count(1)
-        monkeypatch.setattr(Reporter, "step", lambda *_: next(count) == step and action())
-
-    return set_up
-
-
-@pytest.fixture
-def killed_at(at_step):
-    """Trains, and is killed at steps counted in each of its lives."""
-
-    def run(train, *steps):
-        for step in steps:
-            at_step(step)
-            with pytest.raises(Killed):
-                train()
-        at_step(0)
-
-    return run

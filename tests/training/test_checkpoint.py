@@ -21,20 +21,30 @@ def checkpoints(folder, warnings):
     return Checkpoints(folder, warnings.append)
 
 
-def test_the_newest_two_are_kept_and_the_newest_is_loaded(checkpoints, folder, warnings):
+def test_the_newest_two_are_kept_and_the_newest_is_loaded_past_files_of_others(
+    checkpoints, folder, warnings
+):
     assert checkpoints.load() is None
     assert not folder.exists()
     for step in range(1, 13):
         checkpoints.save({"step": step, "weight": torch.full((3,), step)})
     assert sorted(file.name[:6] for file in folder.iterdir()) == ["000011", "000012"]
+    (folder / ".000013.safetensors.k2j9").write_bytes(b"half")  # killed while it wrote the next
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / "notes.safetensors").write_bytes(b"a user's")
     loaded = checkpoints.load()
     assert loaded["step"] == 12
     assert loaded["weight"].tolist() == [12, 12, 12]
+    checkpoints.save({"step": 13})
+    left = {".ipynb_checkpoints", "000012.safetensors", "000013.safetensors", "notes.safetensors"}
+    assert {file.name for file in folder.iterdir()} == left
     assert not warnings
 
 
 @pytest.mark.parametrize("damage", ["empty", "a flipped byte", "another kind"])
-def test_a_damaged_newest_one_is_passed_over_and_followed(checkpoints, folder, warnings, damage):
+def test_a_damaged_newest_one_is_passed_over_and_followed_unless_all_are(
+    refused, checkpoints, folder, warnings, damage
+):
     for step in (1, 2):
         checkpoints.save({"step": step})
     newest = folder / "000002.safetensors"
@@ -48,25 +58,7 @@ def test_a_damaged_newest_one_is_passed_over_and_followed(checkpoints, folder, w
     assert "\n" not in warning
     checkpoints.save({"step": 5})
     assert checkpoints.load() == {"step": 5}
-
-
-def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints, folder):
-    for step in (1, 2):
-        checkpoints.save({"step": step})
     for file in folder.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(DamagedFileError, match=r"no checkpoint in .* delete that folder"):
-        checkpoints.load()
-
-
-def test_what_a_kill_left_is_cleaned_and_other_files_are_not(checkpoints, folder, warnings):
-    checkpoints.save({"step": 1})
-    (folder / ".000002.safetensors.k2j9").write_bytes(b"half")  # killed while it wrote the second
-    (folder / ".ipynb_checkpoints").mkdir()
-    (folder / "notes.safetensors").write_bytes(b"a user's")
-    assert checkpoints.load() == {"step": 1}
-    assert not warnings
-    for step in (2, 3):
-        checkpoints.save({"step": step})
-    left = {".ipynb_checkpoints", "000002.safetensors", "000003.safetensors", "notes.safetensors"}
-    assert {file.name for file in folder.iterdir()} == left
+    error = refused(r"no checkpoint in .* delete that folder", checkpoints.load)
+    assert isinstance(error, DamagedFileError)

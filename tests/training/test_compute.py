@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from freetickets.errors import FreeTicketsError
 from freetickets.training import parallel
 from freetickets.training.parallel import Compute, Ranks, make_compute
 
@@ -61,10 +60,9 @@ def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, i
     assert resumed.state_dict() == ours.state_dict() != state
 
 
-def test_a_device_that_is_not_there_is_one_line():
+def test_a_device_that_is_not_there_is_one_line(refused):
     for name in ("warp", "meta"):
-        with pytest.raises(FreeTicketsError, match=f"can't use --device {name}: "):
-            make_compute(name, amp=False)
+        refused(f"can't use --device {name}: ", make_compute, name, amp=False)
     assert make_compute("cpu", amp=True).device == torch.device("cpu")
 
 

@@ -1,14 +1,14 @@
 """The tool that kills real processes, with few kills."""
 
 import random
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from freetickets.kernels.library import available
 from freetickets.storage import write_json
+
+from ..tools.loading import load_script
 
 # Two runs of two phases each: 10 and 20 steps, then 5 and 15.
 PHASES = [
@@ -19,10 +19,7 @@ PHASES = [
 
 @pytest.fixture(scope="module")
 def tool():
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-    import kill_and_resume
-
-    return kill_and_resume
+    return load_script("tools/kill_and_resume.py")
 
 
 @pytest.mark.slow

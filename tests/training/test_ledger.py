@@ -7,24 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from freetickets.methods import (
-    DST,
-    EDST,
-    FGE,
-    LTR,
-    MIMO,
-    BatchEnsemble,
-    Dense,
-    DenseEnsemble,
-    MCDropout,
-    PruneFineTune,
-    Setting,
-    Snapshot,
-    Static,
-    Timeline,
-    TreeNet,
-    get_recipe,
-)
+import freetickets as ft
+from freetickets.methods import Setting, Timeline, get_recipe
 from freetickets.models import create_model
 from freetickets.sparsity.distribution import allocate
 from freetickets.sparsity.layers import select_weights
@@ -37,12 +21,6 @@ def wrn():
         return create_model("wrn-28-10", (3, 32, 32), 100)
 
 
-@pytest.fixture(scope="module")
-def resnet():
-    with torch.device("meta"):
-        return create_model("resnet-50", (3, 224, 224), 1000)
-
-
 def cifar(method, model):
     plan = method.plan(Setting(get_recipe("cifar")))
     transformed = method.transform(copy.deepcopy(model)) if method.transforms else None
@@ -50,12 +28,6 @@ def cifar(method, model):
         plan, model, (3, 32, 32), train_size=45_000, batch_size=128, steps_per_epoch=352,
         transformed=transformed,
     )  # fmt: skip
-
-
-def imagenet(method, model):
-    plan = method.plan(Setting(get_recipe("imagenet")))
-    sizes = {"train_size": 1_281_167, "batch_size": 128, "steps_per_epoch": 10_010}
-    return price(plan, model, (3, 224, 224), **sizes)
 
 
 def densities(model, sparsity, distribution="erk"):
@@ -67,57 +39,29 @@ def densities(model, sparsity, distribution="erk"):
 @pytest.mark.parametrize(
     ("method", "train", "test", "runs"),
     [
-        (EDST(tickets=3, sparsity=0.8), 0.607, 1.012, 1),
-        (EDST(tickets=7, sparsity=0.9), 0.565, 1.164, 1),
-        (DST(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
-        (Static(tickets=3, sparsity=0.8), 1.012, 1.012, 3),
-        (Dense(), 1.0, 1.0, 1),
-        (DenseEnsemble(tickets=4), 4.0, 4.0, 4),
-    ],
-)
-def test_wrn_28_10_on_cifar100_costs_what_the_paper_says(wrn, method, train, test, runs):
-    ledger = cifar(method, wrn)
-    assert ledger.relative_flops == pytest.approx(train, abs=5e-4)
-    assert ledger.relative_test_flops == pytest.approx(test, abs=5e-4)
-    assert ledger.runs == runs
-
-
-@pytest.mark.parametrize(
-    ("method", "train"),
-    [
-        (DST(tickets=2, sparsity=0.8), 1.10),
-        (EDST(tickets=2, sparsity=0.8), 0.47),
-        (EDST(tickets=4, sparsity=0.8), 0.86),
-    ],
-)
-def test_resnet_50_on_imagenet_costs_what_the_reference_says(resnet, method, train):
-    assert imagenet(method, resnet).relative_flops == pytest.approx(train, abs=5e-3)
-
-
-@pytest.mark.parametrize(
-    ("method", "train", "test", "runs"),
-    [
-        (MCDropout(passes=1), 1.00, 1.0, 1),
-        (MIMO(members=3), 1.00, 1.0, 1),
-        (TreeNet(members=3), 1.52, 1.52, 1.5),
-        (LTR(tickets=3, sparsity=0.8), 1.75, 1.01, 4),
-        (Snapshot(tickets=12), 0.80, 12.0, 1),
-        (FGE(tickets=5), 0.80, 5.0, 1),
+        (ft.EDST(tickets=3, sparsity=0.8), 0.61, 1.01, 1),
+        (ft.DST(tickets=3, sparsity=0.8), 1.01, 1.01, 3),
+        (ft.MCDropout(passes=1), 1.00, 1.0, 1),
+        (ft.MIMO(members=3), 1.00, 1.0, 1),
+        (ft.TreeNet(members=3), 1.52, 1.52, 1.5),
         # Not derivable: the paper has 1.10x and 3.75x; docs/methods.md says what is counted here.
-        (BatchEnsemble(members=4), 4.00, 4.0, 4),
-        (BatchEnsemble(members=4, examples="split"), 1.00, 4.0, 4),
-        (PruneFineTune(tickets=3, sparsity=0.8), 3.60, 0.6, 6),
+        (ft.BatchEnsemble(members=4), 4.00, 4.0, 4),
+        (ft.BatchEnsemble(members=4, examples="split"), 1.00, 4.0, 4),
+        (ft.PruneFineTune(tickets=3, sparsity=0.8), 3.60, 0.6, 6),
     ],
 )
-def test_the_other_methods_cost_the_papers_within_a_fiftieth(wrn, method, train, test, runs):
+def test_methods_cost_the_papers_within_a_fiftieth(wrn, method, train, test, runs):
+    """All rows of the paper are in `test_paper.py`; docs/costs.md, also tested, has more digits."""
     ledger = cifar(method, wrn)
     assert ledger.relative_flops == pytest.approx(train, abs=0.02)
     assert ledger.relative_test_flops == pytest.approx(test, abs=0.02)
     assert ledger.runs == runs
 
 
-def test_treenet_on_imagenet_costs_what_the_paper_says(resnet):
-    network = TreeNet(members=2).transform(copy.deepcopy(resnet))
+def test_treenet_on_imagenet_costs_what_the_paper_says():
+    with torch.device("meta"):
+        resnet = create_model("resnet-50", (3, 224, 224), 1000)
+    network = ft.TreeNet(members=2).transform(copy.deepcopy(resnet))
     found = forward_flops(count_macs(network, (3, 224, 224)))
     assert found / forward_flops(count_macs(resnet, (3, 224, 224))) == pytest.approx(1.33, abs=0.05)
 
@@ -125,8 +69,8 @@ def test_treenet_on_imagenet_costs_what_the_paper_says(resnet):
 def test_absolute_flops_bytes_and_parameters():
     with torch.device("meta"):
         wrn10 = create_model("wrn-28-10", (3, 32, 32), 10)
-    assert cifar(Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
-    ledger = cifar(EDST(tickets=3, sparsity=0.8), wrn10)
+    assert cifar(ft.Dense(), wrn10).flops == pytest.approx(3 * 10_486_657_536 * 45_000 * 250)
+    ledger = cifar(ft.EDST(tickets=3, sparsity=0.8), wrn10)
     assert ledger.parameters == 36_479_194
     removed = 36_461_232 - round(0.2 * 36_461_232)
     assert abs(ledger.ticket_parameters - (36_479_194 - removed)) <= 1
@@ -134,8 +78,8 @@ def test_absolute_flops_bytes_and_parameters():
 
 
 def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn):
-    by_gradient = cifar(EDST(), wrn)
-    by_chance = cifar(EDST(grow="random"), wrn)
+    by_gradient = cifar(ft.EDST(), wrn)
+    by_chance = cifar(ft.EDST(grow="random"), wrn)
     assert by_gradient.flops == by_chance.flops
     assert by_chance.relative_growth_flops == 0.0
     explorations = sum(phase.explorations for phase in by_gradient.phases) + 2  # two escapes
@@ -147,11 +91,11 @@ def test_growth_is_a_column_of_its_own_and_only_where_gradients_are_dense(wrn):
 @pytest.mark.parametrize(
     ("method", "share"),
     [
-        (DST(explorer="snfs"), 1.0),
-        (DST(explorer="snfs", grow="random"), 1.0),  # momentum still shares out
-        (DST(explorer="set", prune="momentum"), 1.0),
-        (DST(explorer="set"), 0.0),
-        (DST(explorer="mest"), 0.0),  # looks at the gradients of active weights
+        (ft.DST(explorer="snfs"), 1.0),
+        (ft.DST(explorer="snfs", grow="random"), 1.0),  # momentum still shares out
+        (ft.DST(explorer="set", prune="momentum"), 1.0),
+        (ft.DST(explorer="set"), 0.0),
+        (ft.DST(explorer="mest"), 0.0),  # looks at the gradients of active weights
     ],
 )
 def test_momentum_needs_dense_gradients_at_every_step(method, share, wrn):
@@ -162,7 +106,7 @@ def test_momentum_needs_dense_gradients_at_every_step(method, share, wrn):
 
 
 def test_growth_costs_less_where_the_network_is_still_dense(wrn):
-    method = DST(tickets=1, explorer="granet")
+    method = ft.DST(tickets=1, explorer="granet")
     ledger = cifar(method, wrn)
     timeline = Timeline(method.plan(Setting(get_recipe("cifar"))).runs[0], 352)
     costs, sparsity, extra = count_macs(wrn, (3, 32, 32)), 0.5, 0.0
@@ -175,8 +119,8 @@ def test_growth_costs_less_where_the_network_is_still_dense(wrn):
 
 
 def test_a_reserve_costs_a_gradient_in_each_step(wrn):
-    ledger = cifar(DST(tickets=1, explorer="top-kast"), wrn)
-    assert ledger.flops == cifar(DST(tickets=1), wrn).flops
+    ledger = cifar(ft.DST(tickets=1, explorer="top-kast"), wrn)
+    assert ledger.flops == cifar(ft.DST(tickets=1), wrn).flops
     costs = count_macs(wrn, (3, 32, 32))
     shares = densities(wrn, 0.8).items()
     reserved = sum(2 * costs[name] * min(0.1, 1 - density) for name, density in shares)
@@ -193,25 +137,25 @@ def test_a_network_is_counted_once(monkeypatch):
 
     monkeypatch.setattr("freetickets.training.ledger.count_macs", watched)
     network = create_model("cnn", (3, 32, 32), 10)
-    cifar(EDST(), network)
+    cifar(ft.EDST(), network)
     assert counted == [network]
 
 
 def test_what_is_not_counted_is_no_multiple_of_anything():
-    ledger = cifar(Dense(), nn.Sequential(nn.Flatten(), nn.LayerNorm(3 * 32 * 32)))
+    ledger = cifar(ft.Dense(), nn.Sequential(nn.Flatten(), nn.LayerNorm(3 * 32 * 32)))
     assert ledger.flops == 0
     multiples = ledger.relative_flops, ledger.relative_growth_flops, ledger.relative_test_flops
     assert all(map(math.isnan, multiples))
 
 
 def test_a_stated_dense_training_is_the_unit(wrn):
-    plan = EDST().plan(Setting(get_recipe("cifar")))
+    plan = ft.EDST().plan(Setting(get_recipe("cifar")))
     sizes = {"train_size": 45_000, "batch_size": 128, "steps_per_epoch": 352}
     half = price(plan, wrn, (3, 32, 32), **sizes, dense_epochs=500)  # type: ignore[arg-type]
-    assert half.relative_flops == pytest.approx(cifar(EDST(), wrn).relative_flops / 2)
+    assert half.relative_flops == pytest.approx(cifar(ft.EDST(), wrn).relative_flops / 2)
 
 
 def test_seconds_are_filled_in_by_run_and_phase(wrn):
-    ledger = cifar(DST(tickets=2), wrn).with_seconds({(1, "train"): 2.0, (2, "train"): 3.5})
+    ledger = cifar(ft.DST(tickets=2), wrn).with_seconds({(1, "train"): 2.0, (2, "train"): 3.5})
     assert [phase.seconds for phase in ledger.phases] == [2.0, 3.5]
     assert ledger.as_dict()["seconds"] == 5.5

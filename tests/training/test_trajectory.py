@@ -10,28 +10,23 @@ import torch
 import freetickets as ft
 from freetickets.config import Config
 from freetickets.data import get_spec
-from freetickets.errors import FreeTicketsError
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.trajectory import read_trajectory
 from freetickets.kernels.library import available
 from freetickets.methods import METHODS
 from freetickets.training.trajectory import Recorder
 
+from ..methods import small as small_methods
+
 SMALL: dict[str, Any] = {
     "backend": "sparse" if available() else "masked",
     "batch_size": 20,  # 108 of 120 samples: 6 steps an epoch
     "epochs": 6, "lr": 0.05, "quiet": True, "validation": 0.1, "model_options": {"dropout": 0.2},
 }  # fmt: skip
-FEW = {"edst": {"interval": 2}, "dst": {"interval": 2}, "ltr": {"rewind": 0.25}}
-FEW |= {"mc-dropout": {"passes": 2}}
-FEW |= {name: {"members": 2} for name in ("mimo", "batch-ensemble", "treenet")}
 
 
 def small(name):
-    kind = METHODS[name]
-    options: dict[str, Any] = FEW.get(name, {})
-    several = {"tickets": 2} if "tickets" in kind.__dataclass_fields__ and name != "dense" else {}
-    return kind(**several, **options)
+    return small_methods.SMALL[name][0]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -156,11 +151,10 @@ def test_of_a_large_test_set_the_same_thousand_samples_are_taken_whatever_the_se
     assert torch.bincount(labels).min() > 50, "every class is there"
 
 
-def test_what_has_no_test_set_or_folder_is_refused_at_once(features, images_npz, tmp_path):
+def test_what_has_no_test_set_or_folder_is_refused_at_once(refused, features, images_npz, tmp_path):
     for data, settings, words in (
         (features, {"output": tmp_path, "trajectory": 1}, "your own arrays have none"),
         (str(images_npz), {"trajectory": 1}, "give it as output"),
         (str(images_npz), {"output": tmp_path, "trajectory": -1}, "must be at least 0"),
     ):
-        with pytest.raises(FreeTicketsError, match=words):
-            ft.Dense().fit("mlp-8", data, quiet=True, **settings)
+        refused(words, ft.Dense().fit, "mlp-8", data, quiet=True, **settings)

@@ -24,27 +24,6 @@ _FIGURE = "sparsity"
 _HEADER = "  ratio  speed-up     bar     aim  met  what, and the median of each side"
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    add = parser.add_argument
-    add("what", choices=list(NAMES), help="the benchmark to run")
-    known = "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
-    known += f"; {' and '.join(ON_REQUEST)} run only if named"
-    text = f"run one measurement; can be repeated ({known})"
-    add("--only", action="append", default=[], metavar="NAME", help=text)
-    text = "repetitions of each side, fewer if one takes long (default: 10)"
-    add("--repeats", type=int, default=10, metavar="INT", help=text)
-    add("--threads", type=int, metavar="INT", help="number of threads (default: all cores)")
-    text = "another batch size than the bars are meant for"
-    add("--batch-size", "-b", type=int, metavar="INT", help=text)
-    text = "for edst, sparsity, memory and infer: another model than the bars are meant for"
-    add("--model", metavar="STR", help=text)
-    only = f"measure {_FIGURE} (only that, unless --only names more)"
-    add("--figure", metavar="FILE", help=f"for train: {only} and draw it as .svg or .png")
-    text = "use tiny layers and networks, to see that everything works; the ratios mean nothing"
-    add("--small", action="store_true", help=text)
-
-
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Measures, and prints each ratio beside its bar as it comes."""
     names = _measurements(parsed)
@@ -91,10 +70,6 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
 def _measurements(parsed: argparse.Namespace) -> list[str]:
     """Checks the flags, before torch is loaded, and returns what is to be measured."""
     known = NAMES[parsed.what]
-    for flag in ("repeats", "threads", "batch-size"):
-        value = getattr(parsed, flag.replace("-", "_"))
-        if value is not None and value < 1:
-            raise FreeTicketsError(f"--{flag} must be at least 1, not {value}")
     if parsed.model is not None:
         check_name(parsed.model)
         if parsed.what not in ("train", "profile", "infer"):

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from ..report.tables import RunRow
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command, which `report` has too."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", help="folders of runs")
-    first = "(default: the first single dense model, or the first run)"
-    text = f"run to compare the others with, by folder or name {first}"
-    parser.add_argument("--reference", metavar="RUN", help=text)
-
-
 def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table, and how the runs differ from the reference."""
     from ..evaluation.results import plain

@@ -9,39 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..data import get_spec
-from ..data.corruptions import CORRUPTIONS, SEVERITIES, check_corruption, chosen, set_name
+from ..data.corruptions import SEVERITIES, check_corruption, chosen, set_name
 from ..errors import FreeTicketsError, StoppedError
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    add = parser.add_argument
-    text = "a name from `freetickets datasets`, or the path of your own images"
-    add("dataset", metavar="DATASET", help=text)
-    text = "folder to create the corrupted set in"
-    add("--output", "-o", required=True, metavar="DIR", help=text)
-    text = f"all19 (default), common15, or names: {', '.join(CORRUPTIONS)}"
-    add("--corruptions", nargs="+", default=["all19"], metavar="NAME", help=text)
-    text = "severities, 1 to 5 (default: all)"
-    add("--severities", nargs="+", type=int, default=SEVERITIES, metavar="N", help=text)
-    add("--seed", type=int, default=0, metavar="N", help="seed of the noise (default: %(default)s)")
-    where = "(default: frost/ in --data-dir, or else synthetic frost)"
-    add("--frost", metavar="DIR", help=f"folder of the published frost pictures {where}")
-    add("--data-dir", help="folder of the data sets")
-    add("--samples", type=int, metavar="N", help="only the first N images")
-    add("-j", "--workers", type=int, default=1, metavar="N", help="number of processes")
-    add("--quiet", action="store_true", help="show no progress")
 
 
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Corrupts, one file a corruption until someone wants to stop, and says where they are."""
     names = chosen(parsed.corruptions)
-    severities = sorted(set(parsed.severities))
+    severities = sorted(set(parsed.severities or SEVERITIES))
     for severity in severities:
         check_corruption(names[0], severity)
-    for flag in ("samples", "workers"):
-        if (number := getattr(parsed, flag)) is not None and number < 1:
-            raise FreeTicketsError(f"--{flag} {number}: give 1 or more")
     spec = get_spec(parsed.dataset, parsed.data_dir)
     why = "only small images that fit in memory, like CIFAR's, can be corrupted here"
     photos = FreeTicketsError(f"{spec.name} consists of photos on disk: {why}")

@@ -21,57 +21,6 @@ _NOT_SAVED = (
 )
 
 
-def add_prediction_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of commands that predict with the members of a run."""
-    add = parser.add_argument
-    add("--model", metavar="MODULE:FUNCTION", help="factory of your own model")
-    add("--task", metavar="MODULE:CLASS", help="task of your own")
-    text = "samples per prediction (default: 256)"
-    add("-b", "--batch-size", type=int, default=256, metavar="N", help=text)
-    add("--device", default="cpu", help="PyTorch device (default: cpu)")
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--data-dir", help="folder of the data sets")
-    add_prediction_flags(parser)
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    title = "more test sets (saved predictions that still fit are used again)"
-    add = parser.add_argument_group(title).add_argument
-    several: dict[str, Any] = {"nargs": "+", "default": [], "metavar": "NAME"}
-    text = (
-        "sets of corruptions (all19, common15, ub) or single ones (fog); read from the data "
-        "folder (CIFAR-10-C), or made from the test images"
-    )
-    add("--corruptions", **several, help=text)
-    text = (
-        "out-of-distribution sets: svhn, cifar10, cifar100, fashion-mnist, fashion-mini, "
-        "mnist, gaussian-noise, additive-noise; or a folder of images, a .npy or .npz file"
-    )
-    add("--ood", **several, help=text)
-    text = "convert out-of-distribution images of other shapes"
-    add("--resize", action="store_true", help=text)
-    add("--attack", **several, help="attacks: fgsm, pgd")
-    text = "size of an attack, as a share of the pixel range (default: 8/255)"
-    add("--epsilon", default="8/255", metavar="SHARE", help=text)
-    text = "compare the members' feature maps, layer by layer"
-    add("--features", action="store_true", help=text)
-    add("--imagenet-a", metavar="FOLDER", help="folder of ImageNet-A, with images in <wnid>/")
-    text = "everything that needs no download: all19, out-of-distribution sets, fgsm, features"
-    add("--all", action="store_true", help=text)
-    add("--samples", type=int, metavar="N", help="use the first N samples of each set")
-    add("--fresh", action="store_true", help="predict again what is already saved")
-    text = "predict nothing; compute metrics.json from saved predictions"
-    add("--saved", action="store_true", help=text)
-    title = "adjustments (fitted on the data that training held out)"
-    add = parser.add_argument_group(title).add_argument
-    add("--select", type=int, metavar="N", help="keep the N members that are best together")
-    text = "fit a temperature: one for the ensemble, or one for each of its members"
-    add("--temperature", metavar="SCOPE", help=text)
-    add("--output", "-o", metavar="FOLDER", help="save the adjusted ensemble for predict")
-
-
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Predicts, saves the predictions, and prints the scores."""
     adjusts = parsed.select is not None or parsed.temperature is not None

@@ -64,14 +64,6 @@ def models(parsed: argparse.Namespace) -> Rows:
     return _shown([{"name": name, "description": text} for name, text in model_names()], parsed)
 
 
-def add_method_flags(command: argparse.ArgumentParser) -> None:
-    """Adds the flags of `methods`."""
-    text = "also show what each method costs with this model"
-    command.add_argument("--model", metavar="STR", help=text)
-    text = "and with this data set (default: cifar10)"
-    command.add_argument("--dataset", metavar="STR", default="cifar10", help=text)
-
-
 def _shown(rows: Rows, parsed: argparse.Namespace) -> Rows:
     if not parsed.json:
         lines = [[column.upper() for column in rows[0]], *(list(row.values()) for row in rows)]

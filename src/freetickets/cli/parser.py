@@ -7,20 +7,36 @@ import inspect
 import io
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..bench import NAMES, ON_REQUEST
 from ..config import Config, read_config
 from ..data import get_spec
+from ..data.corruptions import CORRUPTIONS
 from ..data.spec import DATASETS, DatasetSpec
+from ..experiments.grid import grid_names
+from ..experiments.scales import SCALES
 from ..methods import METHODS, get_method
 from ..models import check_name
+from ..reading import parse_yaml
 from ..registry import Registry, import_module, is_reference
 from ..sparsity.named import SCORES, SPARSE_METHODS
 from . import bench, compare, corrupt, evaluate, lists, plan, predict, report, reproduce, train
 
+_WORDS = {  # what `flags.yaml` leaves open
+    "default": "(default: %(default)s)",
+    "benchmarks": " ".join(NAMES),
+    "measurements": "; ".join(f"{what}: {', '.join(names)}" for what, names in NAMES.items())
+    + f"; {' and '.join(ON_REQUEST)} run only if named",
+    "corruptions": ", ".join(CORRUPTIONS),
+    "scales": "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
+    + f"; {', '.join(grid_names())}: experiments of their own, see --list",
+}
 _SHORT = {"batch_size": ["-b"], "workers": ["-j"], "output": ["-o"]}
 _NOT_FLAGS = ("method", "options", "model_options", "task_options")
 
@@ -45,6 +61,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"freetickets: {message}\n")
 
 
+def count(text: str) -> int:
+    """Reads how many: 1 or more."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"give 1 or more, not {number}")
+    return number
+
+
 def _factor(text: str) -> tuple[str, float]:
     """Reads "name=factor"."""
     name, _, factor = text.rpartition("=")
@@ -67,25 +90,44 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         form = argparse.RawDescriptionHelpFormatter
         first = text.partition("\n")[0]
         command = commands.add_parser(name, help=first, description=text, formatter_class=form)
-        _add_common(command).set_defaults(run=module.run)
+        command.set_defaults(run=module.run)
+        _add_flags(command, _flags()["every command"])
         if module in (train, plan):
-            _add_training(command, module, method)
-        else:
-            module.add_flags(command)
+            _add_training(command, method)
+        _add_flags(command, _flags()[name])
     for run in (lists.methods, lists.datasets, lists.models):
         command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
-        _add_common(command).set_defaults(run=run)
-        if run is lists.methods:
-            lists.add_method_flags(command)
+        command.set_defaults(run=run)
+        _add_flags(command, _flags()["every command"])
+        _add_flags(command, _flags()[run.__name__])
     return parser
 
 
-def _add_common(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    add = command.add_argument
-    add("--json", action="store_true", help="print JSON, with keys that stay the same")
-    text = "import a module of yours first, with methods, models or data sets; can be repeated"
-    add("--import", dest="imports", action="append", default=[], metavar="MODULE", help=text)
-    return command
+_TYPES = {"count": count, "int": int, "float": float}
+
+
+@cache
+def _flags() -> dict[str, Any]:
+    text = Path(__file__).with_name("flags.yaml").read_text(encoding="utf-8")
+    flags: dict[str, Any] = parse_yaml(text, "flags.yaml", aliases=True)
+    return flags
+
+
+def _add_flags(group: Any, flags: Mapping[str, Any]) -> None:
+    """Adds flags as `flags.yaml` has them, also those of groups."""
+    for names, told in flags.items():
+        if names == "groups":
+            for title, inner in told.items():
+                _add_flags(group.add_argument_group(title), inner)
+            continue
+        # What has no help is for processes of our own.
+        text = told["help"].format_map(_WORDS) if "help" in told else argparse.SUPPRESS
+        options = {**told, "help": text}
+        if "type" in options:
+            options["type"] = _TYPES[options["type"]]
+        if "choices" in options:
+            options["choices"] = options["choices"].format_map(_WORDS).split()
+        group.add_argument(*names.split(), **options)
 
 
 def _early(flag: str, arguments: Sequence[str], **options: Any) -> Any:
@@ -101,13 +143,14 @@ def _method_in(arguments: Sequence[str]) -> str | None:
     A word is the method if the parser with the options of that method says so: nobody else knows
     which flags take a value.
     """
-    module = {"train": train, "plan": plan}.get(arguments[0] if arguments else "")
-    if module is None:
+    if not arguments or arguments[0] not in ("train", "plan"):
         return None
     for word in arguments[1:]:
         if word in METHODS or is_reference(word):
-            parser = _add_common(_Parser(add_help=False))
-            _add_training(parser, module, word, complete=False)
+            parser = _Parser(add_help=False)
+            _add_flags(parser, _flags()["every command"])
+            _add_training(parser, word, complete=False)
+            _add_flags(parser, _flags()[arguments[0]])
             understood = None
             with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
                 understood = parser.parse_known_args(arguments[1:])[0].method
@@ -123,7 +166,7 @@ def _method_in(arguments: Sequence[str]) -> str | None:
 
 
 def _add_training(
-    command: argparse.ArgumentParser, module: Any, method: str | None, complete: bool = True
+    command: argparse.ArgumentParser, method: str | None, complete: bool = True
 ) -> None:
     """Adds the flags of a training; unless `complete`, not those of a user's own method."""
     text = f"one of: {', '.join(METHODS)}; or your own, as MODULE:CLASS"
@@ -138,7 +181,6 @@ def _add_training(
         group.add_argument("--dropout", type=float, metavar="FLOAT", help=text)
     if kind is not None:
         _add_fields(command.add_argument_group(f"options of {method}"), kind, skip=())
-    module.add_flags(command)
 
 
 def _add_fields(group: Any, kind: type, skip: Sequence[str]) -> None:

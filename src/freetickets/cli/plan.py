@@ -8,10 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """This command has no flags of its own."""
-
-
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Prints the plan and its ledger."""
     from .parser import training_from

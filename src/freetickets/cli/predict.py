@@ -13,18 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .evaluate import add_prediction_flags
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    add = parser.add_argument
-    add("run_folder", metavar="RUN", help="the folder of a run")
-    add("inputs", nargs="+", metavar="INPUT", help="images, folders, .npy or .npz")
-    add("--resize", action="store_true", help="resize images of other sizes")
-    add("--output", "-o", metavar="FILE", help="write to a file instead of the terminal")
-    add_prediction_flags(parser)
-
 
 def run(parsed: argparse.Namespace) -> None:
     """Prints one row for each input, as CSV or JSON, as soon as it is predicted."""

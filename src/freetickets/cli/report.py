@@ -10,15 +10,6 @@ from typing import Any
 from . import compare
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    compare.add_flags(parser)
-    text = "file for the page (default: %(default)s)"
-    parser.add_argument("--output", "-o", default="report.html", metavar="FILE", help=text)
-    text = "folder for the tables as .csv, .md and .tex (default: report-tables beside it)"
-    parser.add_argument("--tables", metavar="FOLDER", help=text)
-
-
 def run(parsed: argparse.Namespace) -> Any:
     """Prints the main table and writes the page and its tables."""
     from ..errors import FreeTicketsError

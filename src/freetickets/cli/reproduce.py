@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import FreeTicketsError
 from ..experiments import Experiment, cells
 from ..experiments.grid import find_grid, grid_names
-from ..experiments.scales import SCALES
-from ..launch import add_flags as add_launch_flags
 from ..launch import launcher_from, under_torchrun
 from ..lock import hold
 from ..methods import METHODS
@@ -24,31 +22,6 @@ from ..methods import METHODS
 if TYPE_CHECKING:
     from ..experiments.grid import CellTask
     from ..experiments.runner import Runner
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of this command."""
-    add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="experiments, by their names in --list, or all")
-    sizes = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
-    sizes += f"; {', '.join(grid_names())}: experiments of their own, see --list"
-    add("--scale", default="small", help=f"{sizes} (default: small)")
-    add("--list", action="store_true", help="list the experiments and stop")
-    text = "show what would be trained and what it costs, and stop"
-    add("--dry-run", action="store_true", help=text)
-    text = "FLOPs per second of your device, to estimate the time in --dry-run"
-    add("--throughput", type=float, metavar="FLOPS", help=text)
-    text = "folder for results (default: %(default)s)"
-    add("--output", "-o", default="runs/reproduce", metavar="FOLDER", help=text)
-    add("--data-dir", help="folder of the data sets")
-    add("--seeds", type=int, metavar="N", help="train each cell with N seeds")
-    add("--only", nargs="+", default=[], metavar="METHOD", help="only cells of these methods")
-    add("--device", default="auto", help="PyTorch device (default: %(default)s)")
-    text = "number of processes that decode image files"
-    add("-j", "--workers", type=int, default=0, metavar="N", help=text)
-    add("--quiet", action="store_true", help="show no progress")
-    add("--cell", help=argparse.SUPPRESS)  # of the processes that the runner starts: one cell
-    add_launch_flags(parser, "cells")
 
 
 def run(parsed: argparse.Namespace) -> Any:
@@ -102,8 +75,6 @@ def _check(parsed: argparse.Namespace) -> None:
             "or --launcher ray for several cells at a time"
         )
     launcher_from(parsed)
-    if parsed.seeds is not None and parsed.seeds < 1:
-        raise FreeTicketsError(f"--seeds {parsed.seeds}: give 1 or more")
     if parsed.throughput is None:
         return
     if not parsed.throughput > 0:

@@ -9,19 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..launch import add_flags as add_launch_flags
 from ..launch import launcher_from, on_this_machine
 from ..launch.assignment import WAIT
 from ..lock import hold
 from ..reading import read_json
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that only this command has."""
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    # Of the processes that `launch.parts` starts: one run of the plan.
-    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
-    add_launch_flags(parser, "independent runs")
 
 
 def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
@@ -36,7 +27,7 @@ def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
     folder = Path(str(config.output))
 
     from .. import data
-    from ..training.job import Job
+    from ..training.job import PARTS, Job
     from ..training.parallel import rank
     from ..training.progress import Reporter
 
@@ -53,16 +44,16 @@ def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
         from ..ensemble import Ensemble
         from ..evaluation import evaluate_run
         from ..evaluation.results import Evaluation
-        from ..launch import parts
+        from ..launch.parts import train_in_parts
         from .tables import print_cost, print_scores
 
         if launcher is not None and len(job.plan.runs) == 1:
             single = f"{config.method} is a single run"
             reporter.warn(f"{single}: there is nothing to train side by side")
-        elif launcher is not None or parts.are_there(folder):
+        elif launcher is not None or (folder / PARTS).exists():
             job.warn_of_few_explorations(reporter.warn)
             imports = [word for module in parsed.imports for word in ("--import", module)]
-            parts.train_in_parts(job, launcher or on_this_machine(1), reporter, imports)
+            train_in_parts(job, launcher or on_this_machine(1), reporter, imports)
         tickets = job.train(reporter)
         ensemble = Ensemble(tickets, job.build, method=job.method, task=job.task)
         scores = evaluate_run(folder, ensemble, config.data_dir)

@@ -17,24 +17,11 @@ LAUNCHERS = ("local", "ray")
 _OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
 
 
-def add_flags(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds the flags to a command that does such things side by side."""
-    add = parser.add_argument_group(f"{what} side by side").add_argument
-    kinds = "local (processes on this machine) or ray (a cluster) (default: local with --jobs)"
-    add("--launcher", metavar="NAME", help=kinds)
-    add("--jobs", type=int, metavar="N", help="local: number of processes at a time")
-    add("--address", help="ray: address of the cluster (default: start one on this machine)")
-    add("--cpus-per-task", type=float, metavar="N", help="ray: cores per task (default: 1)")
-    add("--gpus-per-task", type=float, metavar="N", help="ray: GPUs per task (default: 0)")
-
-
 def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
     """The launcher that flags ask for; None for one after the other, in this process."""
     name = parsed.launcher or ("local" if parsed.jobs is not None else None)
     if name is not None and name not in LAUNCHERS:
         raise UnknownNameError("launcher", name, LAUNCHERS)
-    if parsed.jobs is not None and parsed.jobs < 1:
-        raise FreeTicketsError(f"--jobs {parsed.jobs}: give 1 or more")
     if name is not None and under_torchrun():
         raise FreeTicketsError(
             "torchrun trains one network, a launcher several side by side: use one of the two"

@@ -61,11 +61,6 @@ def waves(plan: Plan) -> list[list[int]]:
     return [found[wave] for wave in sorted(found)]
 
 
-def are_there(output: Path) -> bool:
-    """Whether a folder holds a run that was begun side by side and is not put together."""
-    return (output / PARTS).exists()
-
-
 class _Parts:
     def __init__(self, job: Job, reporter: Reporter, flags: Sequence[str]) -> None:
         self._plan, self._config = job.plan, job.config

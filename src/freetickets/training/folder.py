@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..config import Config
 from ..errors import DamagedFileError, FreeTicketsError
 from ..methods.events import Event
 from ..methods.plan import Plan
-from ..reading import damaged, read, read_json
+from ..reading import damaged, read, read_fields, read_json
 from ..seal import seal_text
 from ..storage import load_tree, save_tree, write_atomic, write_json
 from ..ticket import Ticket, ticket_path
@@ -32,17 +32,9 @@ IDENTITY = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Checkpoint:
-    """The types of what a checkpoint holds; older ones don't say whose they are."""
-
-    plan: str
-    settings: str | None = None
-    data: str | None = None
-    validation_data: str | None = None
-    network: str | None = None
-    state: dict[str, Any]
-    session: dict[str, Any] | None
+# The types of what a checkpoint holds; older ones don't say whose they are.
+_CHECKPOINT = {"plan": str, "state": dict[str, Any], "session": dict[str, Any] | None}
+_CHECKPOINT |= dict.fromkeys(IDENTITY, str | None)
 
 
 def pack_checkpoint(
@@ -119,13 +111,13 @@ class RunFolder:
         if tree is None:
             return None
         with damaged(self.path / "checkpoint", _START_AGAIN):
-            saved: _Checkpoint = read(_Checkpoint, tree)
-            state = State.unpack(saved.state)
-        if saved.plan != _fingerprint(self._plan):
+            saved = read_fields(_CHECKPOINT, tree)
+            plan, state, session = saved["plan"], State.unpack(saved["state"]), saved["session"]
+        if plan != _fingerprint(self._plan):
             raise FreeTicketsError(
                 f"{self.path} was started with another plan: use its settings or another --output"
             )
-        found = {key: getattr(saved, key) for key in IDENTITY}
+        found = {key: saved.get(key) for key in IDENTITY}
         if self._any:
             self.identity = found
         for key, what in IDENTITY.items():
@@ -134,15 +126,11 @@ class RunFolder:
                     f"{self.path} was started with {what}: restore what was there then to "
                     "continue, or use another --output to start again"
                 )
-        return state, saved.session
+        return state, session
 
     def restoring(self) -> AbstractContextManager[None]:
         """Turns what a checkpoint that can't be meant raises into one line."""
         return damaged(self.path / "checkpoint", _START_AGAIN, but=FreeTicketsError)
-
-    def save_ticket(self, ticket: Ticket) -> None:
-        """Writes a ticket under its number."""
-        ticket.save(ticket_path(self.path, ticket.info["number"]))
 
     def load_ticket(self, number: int) -> Ticket:
         """Reads a ticket; raises if it is another one, or of another run."""

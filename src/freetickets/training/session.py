@@ -304,11 +304,6 @@ class Stage:
         """How many steps the run has taken."""
         return self._trainer.state.step
 
-    @property
-    def collected(self) -> int:
-        """How many tickets there are by now."""
-        return self._trainer.state.tickets
-
     def take(
         self, weights: Mapping[str, Tensor] | None = None, topology: Topology | None = None
     ) -> Ticket:

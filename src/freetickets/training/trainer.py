@@ -23,7 +23,7 @@ from ..seeds import derive
 from ..sparsity.criteria import initial_topology
 from ..sparsity.topology import Topology
 from ..storage import write_json
-from ..ticket import Ticket
+from ..ticket import Ticket, ticket_path
 from .folder import RunFolder, write_settings
 from .interrupt import StopRequest
 from .job import PARTS, Job
@@ -310,7 +310,8 @@ class Trainer:
         ticket.info["number"] = state.tickets
         self._tickets.append(ticket)
         if (folder := self._folder) is not None:
-            self._ranks.from_first(lambda: folder.save_ticket(ticket))
+            path = ticket_path(folder.path, state.tickets)
+            self._ranks.from_first(lambda: ticket.save(path))
         return f"ticket {state.tickets} of {self.plan.tickets} collected"
 
     # ---- saving and going on
