@@ -33,8 +33,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
 GRAPHS = int(os.environ.get("FREETICKETS_GRAPHS", "25"))
 
 EVERY = pytest.mark.parametrize("entry", ZOO.values(), ids=ZOO)
-ONE_OF_EACH_KIND = {entry.kind: entry for entry in ZOO.values()}
-
 
 # Why these are answered by the plain network; the others must be compiled.
 FALL_BACK = {
@@ -167,19 +165,6 @@ def test_the_check_of_training_sees(monkeypatch, change):
     entry, forward = ZOO["vgg: all_convolutional"], SparseConv2d.forward
     monkeypatch.setattr(SparseConv2d, "forward", lambda self, x: change(forward(self, x)))
     assert compare_trained(entry.build, entry.draw, batches=(2,))
-
-
-@pytest.mark.parametrize("entry", ONE_OF_EACH_KIND.values(), ids=ONE_OF_EACH_KIND)
-def test_the_checks_find_nothing_wrong_with_plain_networks(entry):
-    same: Compiler = lambda network, topology: network  # noqa: E731
-    batches = (2, 9)
-    faults, _ = compare_compiled(entry.build(), entry.draw, compiler=same, batches=batches)
-    none_wrong(faults)
-    if entry.trains and not entry.random:
-        faults = compare_trained(
-            entry.build, entry.draw, backend="masked", batches=batches, predicted=(3,)
-        )
-        none_wrong(faults)
 
 
 def test_a_wrong_gradient_is_seen():
