@@ -52,7 +52,7 @@ def predict(network, inputs):
     """What a network returns, and what it leaves of its inputs."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
-    return {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+    return leaves(output, "output") | leaves(inputs, "input")
 
 
 def _judge_of_predictions(network, exact, inputs):
@@ -217,7 +217,7 @@ def step(network, sparsifier, inputs):
     """One forward and backward pass in training: all that can be seen of it."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
-    results = {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+    results = leaves(output, "output") | leaves(inputs, "input")
     results["loss"] = loss = _loss(results)
     loss.backward()
     results = {n: v.detach() if isinstance(v, Tensor) else v for n, v in results.items()}
