@@ -75,9 +75,7 @@ SCORE_NAMES = (
 SCORES: Registry[Score | ScoreFunction] = Registry("score", "scores")
 CRITERION_NAMES = ("snip", "grasp", "synflow", "magnitude", "random")
 
-_SPARSE_METHODS = yaml.safe_load(
-    (resources.files(__package__) / "methods.yaml").read_text(encoding="utf-8")
-)
+_METHODS = yaml.safe_load((resources.files(__package__) / "methods.yaml").read_text("utf-8"))
 
 
 def _check_parts(thing: object) -> None:
@@ -88,7 +86,7 @@ def _check_parts(thing: object) -> None:
 SPARSE_METHODS: Registry[SparseParts] = Registry(
     "sparse method",
     "explorers",
-    {name: SparseParts(**parts) for name, parts in _SPARSE_METHODS.items()},
+    {name: SparseParts(**parts) for name, parts in _METHODS.items()},
     _check_parts,
 )
 

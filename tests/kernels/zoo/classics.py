@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .entry import Sketch, chain, conv, norm, takes, unit
+from freetickets.models import create_model
+
+from .entry import Sketch, chain, conv, member, norm, takes, unit
 
 
 def classifier(*body, channels=8):
@@ -82,6 +84,13 @@ class Residual(Sketch, kind="residual"):
             one, bn = self.conv(), self.norm()
             x = bn(one(x)).add(x).relu_().add(first)
         return self.Linear(8, 5)(x.flatten(2).mean(-1))
+
+
+# One of the library's own.
+for act in ("relu", "gelu"):
+    member(f"residual: fast_{act}", (3, 32, 32), least=2)(
+        partial(create_model, "fast-4-8-8", (3, 32, 32), 10, activation=act)
+    )
 
 
 # ---- only convolutions and pools
