@@ -28,6 +28,13 @@ class UnknownNameError(FreeTicketsError):
         super().__init__(f"unknown {kind} {name!r}: {hint}")
 
 
+def check_known(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raises unless a name is among those of its kind."""
+    known = list(known)
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
+
+
 class MissingExtraError(FreeTicketsError):
     """An optional dependency is not installed; the message says how to install it."""
 

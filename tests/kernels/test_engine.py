@@ -58,7 +58,7 @@ def test_layers_are_replaced_under_the_names_of_their_weights():
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad"])
-def test_an_optimizer_goes_on_with_the_state_it_had(error, name):
+def test_an_optimizer_goes_on_with_the_state_it_had(name):
     """The network was trained for a while before, dense in memory."""
     options = {"lr": 0.01, **({"momentum": 0.9} if name == "SGD" else {})}
     model = network()
@@ -70,7 +70,6 @@ def test_an_optimizer_goes_on_with_the_state_it_had(error, name):
     )  # fmt: skip
     for _ in range(2):
         train(model, optimizer)
-    twin, other = copy.deepcopy((model, optimizer))
     moved = {
         name: {
             key: value[masks[name]] if torch.is_tensor(value) and value.dim() else value
@@ -78,30 +77,18 @@ def test_an_optimizer_goes_on_with_the_state_it_had(error, name):
         }
         for name in masks
     }
-    groups = [len(group["params"]) for group in optimizer.param_groups]
+    weights = {model.get_parameter(name): name for name in masks}
+    before = [list(group["params"]) for group in optimizer.param_groups]
     engine = Compression(model, optimizer, masks)
-    assert [len(group["params"]) for group in optimizer.param_groups] == groups
-    assert optimizer.param_groups[0]["params"][0] is engine.layers["0.weight"].values
+    new = {weight: engine.layers[name].values for weight, name in weights.items()}
+    for old, group in zip(before, optimizer.param_groups, strict=True):
+        assert [id(new.get(p, p)) for p in old] == [id(p) for p in group["params"]]
+    assert set(optimizer.state) == set(model.parameters())
     for layer_name, layer in engine.layers.items():
-        for key, value in optimizer.state[layer.values].items():
-            expected = moved[layer_name][key]
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected)), key
-
-    # What lies outside the topology is gone from the twin too, and both go on alike.
-    def hold(twin, what):
-        for name, mask in masks.items():
-            getattr(twin.get_parameter(name), what).mul_(mask)
-
-    hold(twin, "data")
-    optimizer.zero_grad()
-    for _ in range(2):
-        train(model, optimizer)
-        train(twin, other, step=False)
-        hold(twin, "grad")
-        other.step()
-        hold(twin, "data")
-    for layer_name, tensor in twin.state_dict().items():
-        assert error(model.state_dict()[layer_name], tensor) < 1e-4, layer_name
+        state, expected = optimizer.state[layer.values], moved[layer_name]
+        assert state.keys() == expected.keys()
+        for key, value in state.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(expected[key])), key
 
 
 def test_a_gradient_that_is_there_already_moves_along():

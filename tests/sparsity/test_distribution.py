@@ -11,7 +11,7 @@ from freetickets.models import create_model
 from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, select_weights, uniform
 from freetickets.sparsity.distribution import matches
 
-from .training import properties
+from .training import poured, properties
 
 
 def size(shapes):
@@ -137,21 +137,14 @@ networks = st.lists(shape, min_size=1, max_size=8).map(
 sparsities = st.floats(0.0, 0.99)
 
 
-def water_filled(shapes, sparsity):
-    """ERK by bisection on the scale: nothing in common with the solver."""
-    raw = {name: sum(s) / math.prod(s) for name, s in shapes.items()}
-    low, high = 0.0, 1 / min(raw.values())
-    for _ in range(200):
-        middle = (low + high) / 2
-        kept = sum(min(1.0, middle * raw[n]) * math.prod(s) for n, s in shapes.items())
-        low, high = (middle, high) if kept < (1 - sparsity) * size(shapes) else (low, middle)
-    return {name: min(1.0, high * raw[name]) for name in shapes}
-
-
 @properties(150)
 @given(networks, sparsities)
 def test_erk_agrees_with_a_brute_force_solver(shapes, sparsity):
-    assert erk(shapes, sparsity) == pytest.approx(water_filled(shapes, sparsity), rel=1e-9)
+    """Which has nothing in common with ours: a layer wishes for the sum of its sides."""
+    sizes = [math.prod(s) for s in shapes.values()]
+    counts = poured((1 - sparsity) * sum(sizes), list(map(sum, shapes.values())), sizes)
+    expected = [count / size for count, size in zip(counts, sizes, strict=True)]
+    assert list(erk(shapes, sparsity).values()) == pytest.approx(expected, rel=1e-9)
 
 
 @properties(150)

@@ -11,19 +11,9 @@ from freetickets.sparsity import Exploration, WeightView
 from freetickets.sparsity.exploration import apportion, growth_counts
 from freetickets.sparsity.weight import MaskedWeight
 
-from .training import Run, built, generator, properties
+from .training import Run, built, generator, poured, properties
 
 # ---- how many weights each layer grows
-
-
-def poured(total, wishes, capacities):
-    """The exact shares: a scale is sought at which the capped wishes add up to the total."""
-    low, high = 0.0, 1e12
-    for _ in range(200):
-        middle = (low + high) / 2
-        spent = sum(min(c, middle * w) for w, c in zip(wishes, capacities, strict=True))
-        low, high = (middle, high) if spent < total else (low, middle)
-    return [min(c, high * w) for w, c in zip(wishes, capacities, strict=True)]
 
 
 layers = st.lists(

@@ -150,13 +150,7 @@ def test_scores_that_single_precision_cannot_tell_apart_are_told_apart():
     ("name", "shape", "count", "rows_kept", "message"),
     [
         ("2:4", (9, 3, 3, 3), 16, 0, r"2:4 needs a multiple of 4 inputs, not shape \(9, 3, 3, 3\)"),
-        (
-            "block-4x4",
-            (10, 64),
-            16,
-            0,
-            r"of 4 outputs and 4 inputs, not shape \(10, 64\)",
-        ),
+        ("block-4x4", (10, 64), 16, 0, r"of 4 outputs and 4 inputs, not shape \(10, 64\)"),
         ("block-4x4", (64, 3, 3, 3), 16, 0, "exclude it"),
         ("2:4", (8, 8), 25, 0, "have 25 weights.*nearest count is 32"),
         ("block-4x4", (8, 8), 25, 0, "have 25 weights.*nearest count is 32"),

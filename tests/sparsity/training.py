@@ -40,6 +40,16 @@ def properties(examples):
     return settings(deadline=None, derandomize=True, database=None, max_examples=examples)
 
 
+def poured(total, wishes, capacities):
+    """Exact shares by bisection: a scale at which the capped wishes add up to the total."""
+    low, high = 0.0, 1e12
+    for _ in range(200):
+        middle = (low + high) / 2
+        spent = sum(min(c, middle * w) for w, c in zip(wishes, capacities, strict=True))
+        low, high = (middle, high) if spent < total else (low, middle)
+    return [min(c, high * w) for w, c in zip(wishes, capacities, strict=True)]
+
+
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .distribution import DISTRIBUTIONS, Distribution, Shapes, Sparsity, allocate
 from .layers import Selectors, bare, select_weights
 from .topology import Topology, select_across, select_top
@@ -157,8 +157,7 @@ def initial_topology(
         >>> sum(int(mask.sum()) for mask in topology.values())
         66
     """
-    if criterion not in CRITERIA:
-        raise UnknownNameError("criterion", criterion, CRITERIA)
+    check_known("criterion", criterion, CRITERIA)
     rule = CRITERIA[criterion]
     if rule.needs_batches and not batches:
         raise FreeTicketsError(f"{criterion!r} looks at data: pass a few batches")
@@ -194,8 +193,8 @@ def _groups(
     shapes: Shapes, sparsity: Sparsity, distribution: Distribution
 ) -> list[tuple[list[str], int]]:
     # The layers that share one threshold, and how many weights they keep together.
-    if isinstance(distribution, str) and distribution not in ("global", *DISTRIBUTIONS):
-        raise UnknownNameError("distribution", distribution, ["global", *DISTRIBUTIONS])
+    if isinstance(distribution, str):
+        check_known("distribution", distribution, ["global", *DISTRIBUTIONS])
     if distribution != "global" or isinstance(sparsity, Mapping) or not shapes:
         return [([name], n) for name, n in allocate(shapes, sparsity, distribution).items()]
     whole = {"of the whole network": (sum(map(math.prod, shapes.values())),)}

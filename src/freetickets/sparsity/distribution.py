@@ -8,7 +8,7 @@ import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, UnknownNameError, check_known
 
 Shapes = Mapping[str, Sequence[int]]
 Sparsity = float | Mapping[str, float]
@@ -82,8 +82,7 @@ def allocate(
         return _whole_numbers(shapes, _from_map(shapes, sparsity))
     check_sparsity(sparsity)
     if isinstance(distribution, str):
-        if distribution not in DISTRIBUTIONS:
-            raise UnknownNameError("distribution", distribution, DISTRIBUTIONS)
+        check_known("distribution", distribution, DISTRIBUTIONS)
         distribution = DISTRIBUTIONS[distribution]
     return _whole_numbers(shapes, distribution(shapes, sparsity))
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .distribution import level, round_to
 from .score import GrowthLike, ScoreLike, WeightView, as_mixture, as_score
 from .structure import Structure, Unstructured
@@ -39,10 +39,9 @@ class Explorer:
         redistribute: Redistribution | None,
         structure: Structure,
     ) -> None:
-        if scope not in get_args(Scope):
-            raise UnknownNameError("prune_scope", scope, get_args(Scope))
-        if redistribute not in (None, *get_args(Redistribution)):
-            raise UnknownNameError("redistribute", str(redistribute), get_args(Redistribution))
+        check_known("prune_scope", scope, get_args(Scope))
+        if redistribute is not None:
+            check_known("redistribute", redistribute, get_args(Redistribution))
         self.threshold = _FIRST_THRESHOLD
         self.prune_score = as_score(prune)
         self.layerwise = scope == "layer"

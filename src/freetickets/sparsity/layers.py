@@ -47,7 +47,7 @@ def select_weights(
         ['0.weight']
     """
     model, exclude = bare(model), _as_list(exclude)
-    include = None if include is None else _as_list(include)
+    include = _as_list(nn.Module if include is None else include)
     known = [name for name, _ in model.named_parameters()]
     found: dict[str, nn.Parameter] = {}
     selected: set[str] = set()
@@ -57,8 +57,7 @@ def select_weights(
         for own_name in _weight_names(module, embeddings):
             weight = module._parameters.get(own_name)
             name = f"{module_name}.{own_name}" if module_name else own_name
-            is_included = include is None or _fits(name, module, include)
-            if is_included and not _fits(name, module, exclude):
+            if _fits(name, module, include) and not _fits(name, module, exclude):
                 _check_holdable(name, module, own_name)
                 selected.add(name)
             known.append(name)  # also if it is no parameter, so that it can be excluded
@@ -74,7 +73,7 @@ def select_weights(
                 )
             seen.add(id(weight))
             found[name] = weight
-    for selector in [*(include or ()), *exclude]:
+    for selector in [*include, *exclude]:
         if isinstance(selector, str) and not any(matches(name, selector) for name in known):
             raise UnknownNameError("layer", selector, found)
     return {name: weight for name, weight in found.items() if name in selected}

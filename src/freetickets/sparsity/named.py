@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import FreeTicketsError, UnknownNameError
+import yaml
+
+from ..errors import FreeTicketsError, check_known
 from ..registry import Registry
 from .schedule import Exploration, GradualPruning
 
@@ -72,36 +75,7 @@ SCORE_NAMES = (
 SCORES: Registry[Score | ScoreFunction] = Registry("score", "scores")
 CRITERION_NAMES = ("snip", "grasp", "synflow", "magnitude", "random")
 
-_SPARSE_METHODS = {
-    "set": SparseParts(
-        "prunes the weakest weights, grows at random", "Mocanu et al. 2018", grow="random"),
-    "rigl": SparseParts(
-        "prunes the weakest weights, grows by gradient", "Evci et al. 2020", regrown_value="keep"),
-    "srigl": SparseParts(
-        "RigL with equally many inputs for each output (no output is ever given up)",
-        "Lasby et al. 2024", regrown_value="keep", structure="fan-in"),
-    "snfs": SparseParts(
-        "grows by momentum, more in layers of larger momentum",
-        "Dettmers & Zettlemoyer 2019", grow="momentum", redistribute="momentum"),
-    "dsr": SparseParts(
-        "prunes below one threshold, grows at random, more in layers that lost less",
-        "Mostafa & Wang 2019", grow="random", prune_scope="threshold", redistribute="survivors"),
-    "itop": SparseParts(
-        "grows at random among weights that were never active",
-        "Liu et al. 2021", grow="random-unfired"),
-    "mest": SparseParts(
-        "keeps weights that are large or moving, grows at random",
-        "Yuan et al. 2021", prune="magnitude-gradient", grow="random"),
-    "granet": SparseParts(
-        "prunes gradually from half of the weights, and explores at each pruning",
-        "Liu et al. 2021b", gradual=True, initial_sparsity=0.5),
-    "gmp": SparseParts(
-        "prunes a dense network gradually", "Zhu & Gupta 2018", explores=False, gradual=True),
-    "top-kast": SparseParts(
-        "trains a reserve besides the active weights, and swaps by magnitude",
-        "Jayakumar et al. 2020", grow="magnitude", reserve=0.1),
-    "static": SparseParts("never changes its random topology", "-", explores=False),
-}  # fmt: skip
+_METHODS = yaml.safe_load((resources.files(__package__) / "methods.yaml").read_text("utf-8"))
 
 
 def _check_parts(thing: object) -> None:
@@ -110,7 +84,10 @@ def _check_parts(thing: object) -> None:
 
 
 SPARSE_METHODS: Registry[SparseParts] = Registry(
-    "sparse method", "explorers", _SPARSE_METHODS, _check_parts
+    "sparse method",
+    "explorers",
+    {name: SparseParts(**parts) for name, parts in _METHODS.items()},
+    _check_parts,
 )
 
 
@@ -121,5 +98,4 @@ def sparse_method(name: str) -> SparseParts:
 
 def check_score_name(name: str) -> None:
     """Raises unless a score has this name; ours may not have been registered yet."""
-    if name not in SCORE_NAMES and name not in SCORES:
-        raise UnknownNameError("score", name, [*SCORE_NAMES, *SCORES])
+    check_known("score", name, [*SCORE_NAMES, *SCORES])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn, optim
 from torch.optim import LBFGS, Optimizer
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..kernels.layers import SparseLayer
 from ..kernels.library import available
 from .layers import bare
@@ -135,8 +135,7 @@ class HeldNetwork:
         self, backend: str, model: nn.Module, masks: Topology, unsuited: str | None
     ) -> Engine | None:
         """Makes the layers that skip zeros; None if every weight is to be masked."""
-        if backend not in get_args(Backend):
-            raise UnknownNameError("backend", backend, get_args(Backend))
+        check_known("backend", backend, get_args(Backend))
         if backend == "masked":
             return None
         obstacle = None

@@ -3,20 +3,19 @@
 import math
 from dataclasses import dataclass, field
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 
 SCHEDULES = ("constant", "cosine", "linear")
 
 
 def anneal(schedule: str, start: float, end: float, progress: float) -> float:
     """The value of a schedule after a share `progress` of its time."""
+    check_known("schedule", schedule, SCHEDULES)
     if schedule == "constant":
         return start
     if schedule == "linear":
         return start * (1 - progress) + end * progress
-    if schedule == "cosine":
-        return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
-    raise UnknownNameError("schedule", schedule, SCHEDULES)
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class Exploration:
         check_rate("final_rate", self.final_rate)
         if self.interval < 1:
             raise FreeTicketsError(f"interval must be at least 1 step, not {self.interval}")
-        if self.schedule not in SCHEDULES:
-            raise UnknownNameError("schedule", self.schedule, SCHEDULES)
+        check_known("schedule", self.schedule, SCHEDULES)
         if self.schedule != "constant" and (self.steps is None or self.steps < 1):
             raise FreeTicketsError(f"a {self.schedule} schedule needs steps, the training's length")
 

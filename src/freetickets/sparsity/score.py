@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import DivergedError, FreeTicketsError, UnknownNameError
+from ..errors import DivergedError, FreeTicketsError, check_known
 from .named import SCORES as SCORES
 
 
@@ -34,8 +34,8 @@ class Score:
     needs: frozenset[str] = frozenset({"gradient"})
 
     def __post_init__(self) -> None:
-        for need in self.needs - {"gradient", "momentum"}:
-            raise UnknownNameError("need of a score", need, ["gradient", "momentum"])
+        for need in self.needs:
+            check_known("need of a score", need, ["gradient", "momentum"])
 
     def __call__(self, view: WeightView) -> Tensor:
         """Returns one score for each weight, in the weight's shape."""

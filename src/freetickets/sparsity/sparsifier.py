@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .distribution import DEFAULT_SPARSITY, Distribution, Sparsity, allocate, check_sparsity
 from .exploration import Explorer, GradientRecord, Redistribution, Scope
 from .layers import Selectors, inner_optimizer, select_weights
@@ -124,8 +124,7 @@ class Sparsifier(HeldNetwork):
         check_rate("reserve", reserve)
         if reserve and (pruning is not None or redistribute is not None):
             raise FreeTicketsError("reserve goes with neither pruning nor redistribute: drop one")
-        if regrown_value not in ("zero", "keep"):
-            raise UnknownNameError("regrown_value", regrown_value, ["zero", "keep"])
+        check_known("regrown_value", regrown_value, ["zero", "keep"])
         if gradient_batches < 1:
             raise FreeTicketsError(f"gradient_batches must be at least 1, not {gradient_batches}")
         optimizer = inner_optimizer(optimizer)

@@ -16,6 +16,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,7 +31,15 @@ _ROUNDED = 0.01
 
 
 class Structure(ABC):
-    """A constraint on masks. A weight's first dimension counts as its outputs."""
+    """A constraint on masks. A weight's first dimension counts as its outputs.
+
+    Its `form` is how it is written, with the names of its numbers.
+    """
+
+    form: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.form.format(**vars(self))
 
     @abstractmethod
     def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
@@ -143,6 +152,8 @@ class Structure(ABC):
 class Unstructured(Structure):
     """Every mask."""
 
+    form = "unstructured"
+
     def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """One row of single weights."""
         return 1, math.prod(shape), 1
@@ -150,9 +161,6 @@ class Unstructured(Structure):
     def random(self, shape: torch.Size, count: int, generator: torch.Generator) -> Tensor:
         """Draws a mask."""
         return random_mask(shape, count, generator)
-
-    def __str__(self) -> str:
-        return "unstructured"
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,7 @@ class NOfM(Structure):
     The sparsity is thereby given: `round_count` has one answer, and nothing is left to distribute.
     """
 
+    form = "{n}:{m}"
     n: int
     m: int
 
@@ -208,14 +217,12 @@ class NOfM(Structure):
             )
         return own
 
-    def __str__(self) -> str:
-        return f"{self.n}:{self.m}"
-
 
 @dataclass(frozen=True)
 class Blocks(Structure):
     """Whole blocks of this many outputs and inputs, all kernel positions together."""
 
+    form = "block-{outputs}x{inputs}"
     outputs: int
     inputs: int
 
@@ -241,20 +248,16 @@ class Blocks(Structure):
         plane = blocks.repeat_interleave(self.outputs, 0).repeat_interleave(self.inputs, 1)
         return plane.view(*plane.shape, *[1] * (like.dim() - 2)).expand(like.shape).contiguous()
 
-    def __str__(self) -> str:
-        return f"block-{self.outputs}x{self.inputs}"
-
 
 @dataclass(frozen=True)
 class FanIn(Structure):
     """Every output has equally many inputs (SRigL)."""
 
+    form = "fan-in"
+
     def dimensions(self, shape: Sequence[int]) -> tuple[int, int, int]:
         """One row for each output."""
         return shape[0], math.prod(shape[1:]), 1
-
-    def __str__(self) -> str:
-        return "fan-in"
 
 
 def parse_structure(text: str) -> Structure:
@@ -264,12 +267,8 @@ def parse_structure(text: str) -> Structure:
         >>> parse_structure("block-8x1")
         Blocks(outputs=8, inputs=1)
     """
-    forms = {
-        "unstructured": Unstructured, "fan-in": FanIn,
-        r"(\d+):(\d+)": NOfM, r"block-(\d+)x(\d+)": Blocks,
-    }  # fmt: skip
-    for form, kind in forms.items():
-        if found := re.fullmatch(form, text):
+    for kind in (Unstructured, FanIn, NOfM, Blocks):
+        if found := re.fullmatch(re.sub(r"{\w+}", r"(\\d+)", kind.form), text):
             return kind(*map(int, found.groups()))
     raise UnknownNameError("structure", text, ["unstructured", "fan-in", "2:4", "block-4x4"])
 

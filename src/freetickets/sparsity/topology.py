@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 
 Topology = dict[str, Tensor]
 
@@ -31,8 +31,7 @@ def check_topology(
     """Returns copies of the masks that anyone gives, packed or not, in the order of the weights."""
     masks = {}
     for name, mask in topology.items():
-        if name not in shapes:
-            raise UnknownNameError("layer in the topology:", name, shapes)
+        check_known("layer in the topology:", name, shapes)
         shape = shapes[name]
         if mask.dtype == torch.uint8 and mask.shape == (math.ceil(math.prod(shape) / 8),):
             mask = unpack_mask(mask, shape)
@@ -51,8 +50,7 @@ def check_topology(
 
 def given_topology(weights: Mapping[str, nn.Parameter], name: str = "given") -> Topology:
     """The topology that a network's zeros are; a weight without zeros has no mask."""
-    if name != "given":
-        raise UnknownNameError("topology", name, ["given"])
+    check_known("topology", name, ["given"])
     masks = {name: weight.detach() != 0 for name, weight in weights.items()}
     masks = {name: mask for name, mask in masks.items() if not mask.all()}
     if not masks:

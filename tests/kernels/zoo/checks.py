@@ -52,7 +52,7 @@ def predict(network, inputs):
     """What a network returns, and what it leaves of its inputs."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
-    return {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+    return leaves(output, "output") | leaves(inputs, "input")
 
 
 def _judge_of_predictions(network, exact, inputs):
@@ -154,15 +154,12 @@ def compare_compiled(
 # ---- training
 
 
-def compare_trained(
-    build, draw, *, backend="sparse", batches=TRAINED_BATCHES, predicted=PREDICTED_BATCHES
-):
+def compare_trained(build, draw, *, batches=TRAINED_BATCHES, predicted=PREDICTED_BATCHES):
     """Compares sparse training with the masked kind.
 
     Args:
         build: Makes the network, the same each time.
         draw: Makes inputs, from a number of samples and a seed.
-        backend: What is compared with the masked kind.
         batches: Numbers of samples of training steps.
         predicted: Numbers of samples of predictions afterwards.
 
@@ -171,7 +168,7 @@ def compare_trained(
     """
     masked, reference = sparsified(build, "masked")
     try:
-        sparse, sparsifier = sparsified(build, backend)
+        sparse, sparsifier = sparsified(build, "sparse")
     except FreeTicketsError as error:
         if "no layer can be sparse" in str(error):
             return None
@@ -220,7 +217,7 @@ def step(network, sparsifier, inputs):
     """One forward and backward pass in training: all that can be seen of it."""
     inputs = copy.deepcopy(inputs)
     output = network(*inputs)
-    results = {**dict(leaves(output, "output")), **dict(leaves(inputs, "input"))}
+    results = leaves(output, "output") | leaves(inputs, "input")
     results["loss"] = loss = _loss(results)
     loss.backward()
     results = {n: v.detach() if isinstance(v, Tensor) else v for n, v in results.items()}

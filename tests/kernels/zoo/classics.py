@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .entry import Sketch, chain, conv, norm, takes, unit
+from freetickets.models import create_model
+
+from .entry import Sketch, chain, conv, member, norm, takes, unit
 
 
 def classifier(*body, channels=8):
@@ -50,29 +52,17 @@ chain("residual: torchvision", (3, 20, 20), lambda: classifier(
 ))  # fmt: skip
 
 
-class PreActBlock(nn.Module):
-    def __init__(self, in_planes, planes, stride=1):
-        super().__init__()
-        self.bn1, self.conv1 = nn.BatchNorm2d(in_planes), conv(in_planes, planes, stride=stride)
-        self.bn2, self.conv2 = nn.BatchNorm2d(planes), conv(planes, planes)
-        if stride != 1 or in_planes != planes:
-            self.shortcut = nn.Sequential(nn.Conv2d(in_planes, planes, 1, stride, bias=False))
-
-    def forward(self, x):
-        out = F.relu(self.bn1(x))
-        shortcut = self.shortcut(out) if hasattr(self, "shortcut") else x
-        out = self.conv2(F.relu(self.bn2(self.conv1(out))))
-        out += shortcut
-        return out
-
-
 class Residual(Sketch, kind="residual"):
     image = (3, 12, 12)
 
     def pre_activation(self, x):
         x = self.conv(3)(x)
-        for block in ((8, 8), (8, 16, 2), (16, 16)):
-            x = self.layer(PreActBlock, *block)(x)
+        for inputs, planes, stride in ((8, 8, 1), (8, 16, 2), (16, 16, 1)):
+            out = F.relu(self.BatchNorm2d(inputs)(x))
+            shortcut = x if stride == 1 else self.Conv2d(inputs, planes, 1, stride, bias=False)(out)
+            out = self.BatchNorm2d(planes)(self.conv(inputs, planes, stride=stride)(out))
+            x = self.conv(planes, planes)(F.relu(out))
+            x += shortcut
         out = F.avg_pool2d(F.relu(self.BatchNorm2d(16)(x)), 3)
         return self.Linear(16, 5)(out.view(out.size(0), 16, -1).sum(-1))
 
@@ -94,6 +84,13 @@ class Residual(Sketch, kind="residual"):
             one, bn = self.conv(), self.norm()
             x = bn(one(x)).add(x).relu_().add(first)
         return self.Linear(8, 5)(x.flatten(2).mean(-1))
+
+
+# One of the library's own.
+for act in ("relu", "gelu"):
+    member(f"residual: fast_{act}", (3, 32, 32), least=2)(
+        partial(create_model, "fast-4-8-8", (3, 32, 32), 10, activation=act)
+    )
 
 
 # ---- only convolutions and pools
@@ -175,26 +172,21 @@ class SqueezeAndExcite(Sketch, kind="squeeze and excite"):
 # ---- concatenation
 
 
-class DenseLayer(nn.Module):
-    def __init__(self, inputs):
-        super().__init__()
-        self.norm1, self.relu1 = nn.BatchNorm2d(inputs), nn.ReLU(inplace=True)
-        self.conv1 = nn.Conv2d(inputs, 8, kernel_size=1, bias=False)
-        self.norm2, self.relu2, self.conv2 = norm(), nn.ReLU(inplace=True), conv(8, 4)
-
-    def forward(self, features):
-        bottleneck = self.conv1(self.relu1(self.norm1(torch.cat(features, 1))))
-        return self.conv2(self.relu2(self.norm2(bottleneck)))
-
-
 class DenseBlock(nn.ModuleDict):
+    """Each layer reads what all before it have made."""
+
     def __init__(self, count, inputs):
-        super().__init__({f"layer{i}": DenseLayer(inputs + i * 4) for i in range(count)})
+        super().__init__({
+            f"layer{i}": nn.Sequential(
+                nn.BatchNorm2d(inputs + i * 4), nn.ReLU(inplace=True),
+                conv(inputs + i * 4, 8, 1, bias=False), norm(), nn.ReLU(inplace=True), conv(8, 4),
+            ) for i in range(count)
+        })  # fmt: skip
 
     def forward(self, init_features):
         features = [init_features]
         for _, layer in self.items():
-            features.append(layer(features))
+            features.append(layer(torch.cat(features, 1)))
         return torch.cat(features, 1)
 
 

@@ -37,10 +37,6 @@ class Entry:
     trains: bool = True
     least: int = 1
 
-    @property
-    def kind(self):
-        return self.name.partition(":")[0]
-
     def build(self):
         """Makes it as after some training, by a seed of its own: the same each time."""
         torch.manual_seed(zlib.crc32(self.name.encode()))

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map_only
 
-Inputs = tuple[Any, ...]
 Results = dict[str, Any]  # by names that say what they are
 
 _TOLERANCE = 1e-5  # of the largest value
@@ -18,20 +18,11 @@ _LAYERS = (nn.Conv2d, nn.Linear, nn.modules.batchnorm._BatchNorm)
 
 
 def leaves(value, name):
-    """All tensors, numbers and the like in a nested value, by name; containers with their type."""
+    """All tensors, numbers and the like in a nested value, by name; and how it is nested."""
     if dataclasses.is_dataclass(value):
-        yield f"type of {name}", type(value)
-        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        yield f"type of {name}", type(value)
-        for key, each in value.items():
-            yield from leaves(each, f"{name}[{key!r}]")
-    elif isinstance(value, (list, tuple)):
-        yield f"type of {name}", type(value)
-        for i, each in enumerate(value):
-            yield from leaves(each, f"{name}[{i}]")
-    else:
-        yield name, value
+        value = (type(value), vars(value))
+    found, nesting = tree_flatten(value)
+    return {f"nesting of {name}": nesting} | {f"{name} {i}": each for i, each in enumerate(found)}
 
 
 class Judge:
@@ -52,9 +43,7 @@ class Judge:
         """Returns what is wrong, in words; nothing if all is well."""
         if found.keys() != self._wanted.keys():
             return [f"results {sorted(found)} instead of {sorted(self._wanted)}"]
-        return [
-            fault for name in found if (fault := self._fault(name, found[name])) is not None
-        ]  # fmt: skip
+        return [fault for name in found if (fault := self._fault(name, found[name])) is not None]
 
     def _fault(self, name, found):
         wanted = self._wanted[name]
@@ -104,11 +93,8 @@ def largest(value):
 
 def doubled(value):
     """A copy in double precision."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(doubled(each) for each in value)
-    if isinstance(value, Tensor):
-        return value.double() if value.is_floating_point() else value.clone()
-    return value
+    wide = lambda t: t.double() if t.is_floating_point() else t.clone()  # noqa: E731
+    return tree_map_only(Tensor, wide, value)
 
 
 @contextmanager

@@ -91,31 +91,21 @@ class InPlace(Sketch, kind="in-place"):
 
     @takes(trains=False)
     def old_name(self, x):
-        """The old map is read by another name: it is the new one."""
-        x = self.conv(3)(x)
-        old = x
+        """The old map is read by another name: it is the new one. Here and by a convolution."""
+        x = old = self.conv(3)(x)
         x += self.conv()(x)
-        return self.head(F.relu(x) + 2 * old)
-
-    @takes(trains=False)
-    def old_name_of_input(self, x):
-        """The same, done to the map that another convolution gave, and then one reads it."""
-        y = old = F.relu(self.conv(3)(x))
+        y = old = F.relu(self.conv()(F.relu(x) + 2 * old))
         y += self.conv()(y)
         y = F.relu(self.conv()(y))
         y += old
         return self.head(y)
 
     def rectified_twice(self, x):
-        """ReLU in place, on a map that is read again: the second reader sees it rectified."""
+        """A map that ReLU in place has read is read again, rectified; with and without a norm."""
         act = self.inplace()
         x = self.norm()(self.conv(3)(x))
         y = self.conv()(act(x))
-        return self.head(act(y + x))
-
-    def rectified_convolution(self, x):
-        """The same without a norm between."""
-        raw = self.conv(3)(x)
+        raw = self.conv()(act(y + x))
         return self.head(self.inplace()(raw) + raw)
 
     def methods_in_place(self, x):
@@ -126,17 +116,13 @@ class InPlace(Sketch, kind="in-place"):
         z.div_(2)
         return self.head(z + seen)
 
-    def slices(self, x):
-        """Parts of a map are set, and changed."""
+    def slices_and_views(self, x):
+        """Parts of a map are set, and changed, also by views; then the map is read."""
         y = self.norm()(self.conv(3)(x))
         y[:, :3] = 0
         y[:, 3::2] += 1
         y[..., -1] = x[:, :1, :, 0]
-        return self.head(y)
-
-    def views(self, x):
-        """A part of a map is rectified, and the map read."""
-        y = self.conv(3)(x)
+        y = self.conv()(y)
         flat = y.view(y.size(0), 8, -1)
         flat[:, 6:].neg_()
         y.narrow(1, 5, 2).mul_(3)
