@@ -98,12 +98,9 @@ def check_scope(scope: str) -> None:
 
 
 def fit_temperature(
-    log_probs: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    *,
-    scope: str = "ensemble",
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, *, scope: str = "ensemble",
     combine: str = "probabilities",
-) -> Temperature:
+) -> Temperature:  # fmt: skip
     """Finds the temperature that gives the ensemble its lowest NLL, never above that at T = 1.
 
     Members are fitted together, for what they say together: members that are well calibrated one by

@@ -57,14 +57,9 @@ class Ensemble:
     temperature: Temperature | None = None
 
     def __init__(
-        self,
-        tickets: Sequence[Ticket],
-        build: Callable[[], nn.Module] | None = None,
-        device: str = "cpu",
-        *,
-        task: Task | str | None = None,
-        method: Method | None = None,
-    ) -> None:
+        self, tickets: Sequence[Ticket], build: Callable[[], nn.Module] | None = None,
+        device: str = "cpu", *, task: Task | str | None = None, method: Method | None = None,
+    ) -> None:  # fmt: skip
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
@@ -284,14 +279,9 @@ class Ensemble:
 
 
 def load(
-    folder: str | Path,
-    model: Callable[[], nn.Module] | str | None = None,
-    *,
-    device: str = "cpu",
-    partial: bool = False,
-    method: Method | None = None,
-    task: Task | str | None = None,
-) -> Ensemble:
+    folder: str | Path, model: Callable[[], nn.Module] | str | None = None, *, device: str = "cpu",
+    partial: bool = False, method: Method | None = None, task: Task | str | None = None,
+) -> Ensemble:  # fmt: skip
     """Loads the ensemble of a run folder, or of anything that `Ensemble.save` wrote.
 
     Args:

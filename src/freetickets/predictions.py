@@ -29,14 +29,10 @@ REMAKE = "remove it, or make it again"  # a file of predictions that is damaged
 _INFO = {str: "dataset combine"}
 _INFO_OR_NONE = {
     str: "task kind method model settings tickets images source frost phase",
-    Natural: "samples seed step ticket_step",
-    Count: "steps run ticket",
-    float: "epsilon epoch",
-    bool: "collected",
-    tuple[str, ...]: "parts",
-    tuple[Natural, ...]: "classes_200",
+    Natural: "samples seed step ticket_step", Count: "steps run ticket", float: "epsilon epoch",
+    bool: "collected", tuple[str, ...]: "parts", tuple[Natural, ...]: "classes_200",
     Temperature: "temperature",
-}
+}  # fmt: skip
 # What the file of a kind of set must say, beyond what all do.
 _NEEDED = {
     "shift": ("parts",),
@@ -127,12 +123,9 @@ class Predictions:
         members = [measure(member[None], self.labels) for member in self.members()]
         mean = {key: float(np.mean([member[key] for member in members])) for key in members[0]}
         scores = {
-            "dataset": self.info["dataset"],
-            "samples": len(self.labels),
-            "members": members,
-            "member_mean": mean,
-            "ensemble": measure(self.ensemble(), self.labels),
-        }
+            "dataset": self.info["dataset"], "samples": len(self.labels), "members": members,
+            "member_mean": mean, "ensemble": measure(self.ensemble(), self.labels),
+        }  # fmt: skip
         saved = self.info.get("temperature")
         return scores if saved is None else {**scores, "temperature": saved}
 

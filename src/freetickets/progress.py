@@ -46,15 +46,11 @@ class Display:
         if self._quiet or not self._console.is_terminal:
             return
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}"), BarColumn(),
             TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {unit}"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[news]}"),
-            console=self._console,
-            transient=True,
-        )
+            TextColumn("{task.fields[rate]}"), TimeRemainingColumn(),
+            TextColumn("{task.fields[news]}"), console=self._console, transient=True,
+        )  # fmt: skip
         self._task = self._bar.add_task("", total=total, completed=done, rate="", news="")
         self._bar.start()
 

@@ -39,12 +39,9 @@ class Registry(Mapping[str, T], Generic[T]):
     """
 
     def __init__(
-        self,
-        kind: str,
-        group: str,
-        known: Mapping[str, T] | None = None,
+        self, kind: str, group: str, known: Mapping[str, T] | None = None,
         check: Callable[[Any], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kind = kind
         self._group = f"freetickets.{group}"
         self._known = dict(known or {})

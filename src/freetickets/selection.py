@@ -21,13 +21,9 @@ def check_size(size: int | None, pool: int | None) -> None:
 
 
 def select_members(
-    log_probs: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    size: int | None = None,
-    *,
-    combine: str = "probabilities",
-    replacement: bool = False,
-) -> list[int]:
+    log_probs: npt.ArrayLike, labels: npt.ArrayLike, size: int | None = None, *,
+    combine: str = "probabilities", replacement: bool = False,
+) -> list[int]:  # fmt: skip
     """Chooses members of a pool (M, N, C) greedily by the ensemble's NLL on this data.
 
     The best single member comes first, then always the one with which the ensemble becomes best; of

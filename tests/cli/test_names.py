@@ -77,12 +77,9 @@ def without_torch(tmp_path_factory):
     commands = [*(command for command, _ in MISTAKES), *ANSWERED]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_TORCH],
-        input="\n".join(json.dumps(command.split()) for command in commands),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path_factory.mktemp("empty"),
-    )
+        input="\n".join(json.dumps(command.split()) for command in commands), capture_output=True,
+        text=True, check=True, cwd=tmp_path_factory.mktemp("empty"),
+    )  # fmt: skip
     answers = map(json.loads, done.stdout.splitlines())
     return dict(zip(commands, answers, strict=True))
 

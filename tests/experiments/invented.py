@@ -37,15 +37,10 @@ def invent(cell, seed=1, **numbers):
         "means": {"given": {**shifted, "ece_pooled": shifted["ece"] / 2}},
     }  # fmt: skip
     metrics = {
-        "dataset": cell.dataset,
-        "samples": 100,
-        "members": [member] * size,
-        "member_mean": member,
-        "ensemble": ensemble,
-        "shift": {f"{cell.dataset}-c": corrupted},
-        "ood": detection,
+        "dataset": cell.dataset, "samples": 100, "members": [member] * size, "member_mean": member,
+        "ensemble": ensemble, "shift": {f"{cell.dataset}-c": corrupted}, "ood": detection,
         "attacks": {"fgsm": {**attack, **told}},
-    }
+    }  # fmt: skip
     if size > 1:
         metrics["diversity"] = {
             "disagreement": differing, "kl": kl, "kl_one_way": kl,

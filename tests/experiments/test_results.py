@@ -76,14 +76,10 @@ def test_a_column_is_its_number():
 def test_first_members_have_their_own_numbers_and_share_of_the_cost():
     results = results_of(dst7(None), train_flops=2.1, first__2__accuracy=0.7, first__1__auroc=0.6)
     expected = {
-        (2, "accuracy"): 0.7,
-        (2, "tickets"): 2,
-        (2, "train_flops"): pytest.approx(0.6),
-        (7, "train_flops"): pytest.approx(2.1),
-        (1, "ood.svhn.auroc"): 0.6,
-        (1, "diversity.kl"): None,
-        (1, "c_nll"): None,
-    }
+        (2, "accuracy"): 0.7, (2, "tickets"): 2, (2, "train_flops"): pytest.approx(0.6),
+        (7, "train_flops"): pytest.approx(2.1), (1, "ood.svhn.auroc"): 0.6,
+        (1, "diversity.kl"): None, (1, "c_nll"): None,
+    }  # fmt: skip
     found = {(members, key): results.value(dst7(members), key, 1) for members, key in expected}
     assert found == expected
     # Of the first tickets of one training it is unknown.

@@ -23,12 +23,9 @@ SCALE = Scale("tiny", "for tests", {"cifar10": SUBSTITUTE})
 DENSE = CellTask(Cell("cifar10", "wrn-28-10", Dense()), 0)
 TWO = CellTask(Cell("cifar10", "wrn-28-10", EDST(tickets=2)), 0)
 EVERYTHING = Needs(
-    corruptions=("fog", "contrast"),
-    ood=("svhn", "cifar100", "gaussian-noise"),
-    attacks=("fgsm",),
-    features=True,
-    imagenet_a=True,
-)
+    corruptions=("fog", "contrast"), ood=("svhn", "cifar100", "gaussian-noise"), attacks=("fgsm",),
+    features=True, imagenet_a=True,
+)  # fmt: skip
 
 
 def runner_with(folder, **changes):

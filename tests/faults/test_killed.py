@@ -16,12 +16,9 @@ from freetickets.training.folder import Checkpoints
 
 # Of a write that was left there: the temporary file's share of the whole, and the file itself.
 FOUND = {
-    "opened": (0, False),
-    "half written": (0.5, False),
-    "written": (1, False),
-    "renamed": (None, True),
-    "safe": (None, True),
-}
+    "opened": (0, False), "half written": (0.5, False), "written": (1, False),
+    "renamed": (None, True), "safe": (None, True),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [1, 2, 8])

@@ -102,15 +102,11 @@ def torch_pickle():
 
 
 LOADERS = {
-    "npz": lambda path: read_arrays(path, "x"),
-    "npy": lambda path: read_images(path, (1, 8, 8)),
-    "pickle": read_pickle,
-    "mat": read_mat,
-    "png": lambda path: read_images(path, (3, 8, 8), resize=True),
-    "yaml": read_config,
-    "json": read_json,
-    "safetensors": Ticket.load,
-}
+    "npz": lambda path: read_arrays(path, "x"), "npy": lambda path: read_images(path, (1, 8, 8)),
+    "pickle": read_pickle, "mat": read_mat,
+    "png": lambda path: read_images(path, (3, 8, 8), resize=True), "yaml": read_config,
+    "json": read_json, "safetensors": Ticket.load,
+}  # fmt: skip
 NO_HEADERS = ("(" * 200, "{" * 3000, "[" * 9000, "'descr': " * 500)
 CASES = [
     ("npz", zipped(header(10**12) + bytes(64)), "not as long as it says"),

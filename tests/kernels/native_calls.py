@@ -79,29 +79,17 @@ def layer_arguments(geometry, maps, density=0.5, seed=1, indices=None):
     x = torch.randn(groups, inputs, *size, lanes, generator=source)
     y = torch.empty(groups, outputs, *geometry.output_size(*size), lanes)
     given = {
-        "layer": layer,
-        "maps": maps,
-        "indices": indices,
+        "layer": layer, "maps": maps, "indices": indices,
         "values": torch.randn(indices.numel(), generator=source),
-        "plan": ops.make_plan(indices, geometry),
-        "nonzeros": indices.numel(),
+        "plan": ops.make_plan(indices, geometry), "nonzeros": indices.numel(),
         "size": library.native().ft_plan_size(layer, indices.numel()),
-        "entries": torch.empty(indices.numel(), dtype=torch.int64),
-        "x": x,
-        "y": y,
+        "entries": torch.empty(indices.numel(), dtype=torch.int64), "x": x, "y": y,
         "dy": torch.randn(y.shape, generator=source),
-        "result": torch.randn(y.shape, generator=source),
-        "dx": torch.empty_like(x),
-        "dvalues": torch.empty(indices.numel()),
-        "dbias": torch.empty(outputs),
-        "samples": lanes * size[1],
-        "bias": None,
-        "factor": torch.ones(inputs),
-        "shift": torch.zeros(inputs),
-        "residual": None,
-        "relu": 0,
-        "threads": 2,
-    }
+        "result": torch.randn(y.shape, generator=source), "dx": torch.empty_like(x),
+        "dvalues": torch.empty(indices.numel()), "dbias": torch.empty(outputs),
+        "samples": lanes * size[1], "bias": None, "factor": torch.ones(inputs),
+        "shift": torch.zeros(inputs), "residual": None, "relu": 0, "threads": 2,
+    }  # fmt: skip
     if is_prepared:
         call("ft_prepare", given)
     return given

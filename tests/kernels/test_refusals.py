@@ -69,15 +69,10 @@ def changed(tensor):
 
 # What is not refused: another number of samples, maps of another size.
 FREE = {
-    ("to_groups", 0): (0, 1, 2, 3),
-    ("from_groups", 0): (1, 2, 3, 4),
-    ("conv2d", 0): (0, 2, 3),
-    ("conv2d_input_gradient", 0): (0,),
-    ("columns", 0): (0, 1),
-    ("linear", 0): (0,),
-    ("batch_norm", 0): (2, 3),
-    ("scale", 0): (2, 3),
-}
+    ("to_groups", 0): (0, 1, 2, 3), ("from_groups", 0): (1, 2, 3, 4), ("conv2d", 0): (0, 2, 3),
+    ("conv2d_input_gradient", 0): (0,), ("columns", 0): (0, 1), ("linear", 0): (0,),
+    ("batch_norm", 0): (2, 3), ("scale", 0): (2, 3),
+}  # fmt: skip
 
 DIFFERENTIABLE = ("to_groups", "from_groups", "conv2d", "columns", "linear", "batch_norm", "scale")
 NAMES = (*DIFFERENTIABLE, "conv2d_input_gradient", "conv2d_weight_gradient", "linear_backward",

@@ -80,12 +80,9 @@ def none_wrong(faults):
 @given(programs(), st.sampled_from(BATCHES), st.booleans(), st.integers(0, 9))
 def test_random_networks_compute_the_same(program, samples, is_mixed, luck):
     faults, reasons = compare_compiled(
-        program.build(),
-        program.draw,
-        batches=(samples, 9),
-        way=mixed if is_mixed else sparse,
+        program.build(), program.draw, batches=(samples, 9), way=mixed if is_mixed else sparse,
         threads=luck == 0,
-    )
+    )  # fmt: skip
     comparable = program.trains and not program.random
     # See them with --hypothesis-show-statistics.
     event("is trained too" if comparable else "only predicts")

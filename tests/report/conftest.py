@@ -35,12 +35,9 @@ def log_rows(phases=PHASES, runs=1, **changed):
 CONFIG = {"method": "edst", "options": {"tickets": 2, "sparsity": 0.8}}
 CONFIG |= {"dataset": "tiny", "model": "mlp-30"}
 METRICS = {
-    "dataset": "tiny",
-    "samples": 1234,
-    "members": [scores(0.70, 0.60), scores(0.80, 0.50)],
-    "member_mean": scores(0.75, 0.55),
-    "ensemble": scores(0.85, 0.45, 0.02),
-}
+    "dataset": "tiny", "samples": 1234, "members": [scores(0.70, 0.60), scores(0.80, 0.50)],
+    "member_mean": scores(0.75, 0.55), "ensemble": scores(0.85, 0.45, 0.02),
+}  # fmt: skip
 PHASE = {"run": 1, "sparsity": 0.8, "explorations": 7, "growth_flops": 1.0}
 LEDGER = {
     "tickets": 2,

@@ -49,19 +49,11 @@ def images(count=60):
 
 def network(norm=False):
     return nn.Sequential(
-        nn.Conv2d(1, 6, 3, padding=1),
-        nn.BatchNorm2d(6) if norm else nn.Identity(),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
-        nn.Conv2d(6, 8, 3, padding=1),
-        nn.BatchNorm2d(8) if norm else nn.Identity(),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(32, 12),
-        nn.Tanh(),
-        nn.Linear(12, 3),
-    )
+        nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6) if norm else nn.Identity(), nn.Tanh(),
+        nn.AvgPool2d(2), nn.Conv2d(6, 8, 3, padding=1),
+        nn.BatchNorm2d(8) if norm else nn.Identity(), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(32, 12), nn.Tanh(), nn.Linear(12, 3),
+    )  # fmt: skip
 
 
 def whitened():
@@ -226,14 +218,10 @@ def free_port():
 
 def fork(world, folder, command):
     shared = {
-        "TORCHELASTIC_RUN_ID": "test",
-        "GROUP_RANK": "0",
-        "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0", "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
         "SECOND_PORT": str(free_port()),
-    }
+    }  # fmt: skip
     children = []
     for rank in range(world):
         child = os.fork()

@@ -88,13 +88,9 @@ def test_what_can_not_be_initialised_anew_needs_a_factory_which_makes_every_netw
 def test_arrays_tensors_splits_and_datasets_of_the_same_samples_train_the_same(features):
     x, y = features
     kinds: list[Any] = [
-        (x, y),
-        [x.numpy(), y.numpy().astype(np.int32)],
-        (x.double().numpy(), y.tolist()),
-        Split(x, y),
-        TensorDataset(x, y),
-        StackDataset(x.numpy(), y.tolist()),
-    ]
+        (x, y), [x.numpy(), y.numpy().astype(np.int32)], (x.double().numpy(), y.tolist()),
+        Split(x, y), TensorDataset(x, y), StackDataset(x.numpy(), y.tolist()),
+    ]  # fmt: skip
     tickets = [EDST.fit("mlp-8", data, **SMALL).tickets[-1] for data in kinds]
     for ticket in tickets[1:]:
         assert torch.equal(ticket.state["fc1.weight"], tickets[0].state["fc1.weight"])
@@ -210,12 +206,9 @@ def test_own_validation_data_may_be_of_any_kind_and_a_run_is_tied_to_it(
     x, y = features
     np.savez(tmp_path / "v.npz", x=x.numpy()[:20], y=y.numpy()[:20])
     kinds: list[Any] = [
-        (x[:20], y[:20]),
-        Split(x[:20], y[:20]),
-        TensorDataset(x[:20], y[:20]),
-        StackDataset(x[:20], y[:20].tolist()),
-        str(tmp_path / "v.npz"),
-    ]
+        (x[:20], y[:20]), Split(x[:20], y[:20]), TensorDataset(x[:20], y[:20]),
+        StackDataset(x[:20], y[:20].tolist()), str(tmp_path / "v.npz"),
+    ]  # fmt: skip
     runs = [ft.Dense().fit("mlp-8", features, validation_data=kind, **SMALL) for kind in kinds]
     assert len({run.tickets[0].info["validation_loss"] for run in runs}) == 1
     settings = {**SMALL, "output": tmp_path / "run"}

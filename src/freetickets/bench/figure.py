@@ -68,15 +68,10 @@ def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
     for name, value in (("ONE dense, in PyTorch", 1.0), (ONE_DENSE, ours)):
         axes.axhline(value, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(
-            f"{name}: {value:.2g}",
-            (0, value),
-            (4, -4),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            va="top",
-            color=colour("muted"),
+            f"{name}: {value:.2g}", (0, value), (4, -4), xycoords=("axes fraction", "data"),
+            textcoords="offset points", va="top", color=colour("muted"),
             bbox={"facecolor": colour("page"), "edgecolor": "none", "pad": 1},
-        )
+        )  # fmt: skip
     for number, (name, curve) in enumerate(found.items()):
         shade = series_colour(number)
         axes.plot(*zip(*curve, strict=True), "o-", color=shade, markersize=5, label=name)

@@ -164,13 +164,9 @@ def _shrunk(convs: Iterable[Conv], settings: Settings) -> list[Conv]:
 
 
 def _convolutions(
-    convs: Iterable[Conv],
-    settings: Settings,
-    batch: int,
-    densities: Sequence[float],
-    *,
+    convs: Iterable[Conv], settings: Settings, batch: int, densities: Sequence[float], *,
     apart: bool = False,
-) -> Generator[Ratio, None, dict[str, dict[float, list[Sides]]]]:
+) -> Generator[Ratio, None, dict[str, dict[float, list[Sides]]]]:  # fmt: skip
     """The three directions of each convolution, one after the other ("training") or `apart`.
 
     Returns what was found by direction and density.
@@ -189,13 +185,9 @@ def _convolutions(
 
 
 def _measure(
-    conv: Conv,
-    batch: int,
-    densities: Sequence[float],
-    repeats: int,
-    ways: int = 0,
+    conv: Conv, batch: int, densities: Sequence[float], repeats: int, ways: int = 0,
     label: str = "sparse",
-) -> dict[str, dict[float, Sides]]:
+) -> dict[str, dict[float, Sides]]:  # fmt: skip
     """Times each direction: all densities, and dense in PyTorch in either layout, in one loop."""
     found = {}
     for direction, sides in conv_sides(conv, batch, densities, ways).items():

@@ -18,13 +18,10 @@ from .step import CIFAR, Step
 from .timing import Ratio, Settings, interleave
 
 _NETWORKS: tuple[tuple[str, tuple[int, ...], int], ...] = (
-    ("wrn-28-10", CIFAR, 64),
-    ("wrn-16-2", CIFAR, 64),
-    ("fast-64-128-128", CIFAR, 128),
-    ("cnn", (1, 28, 28), 64),
-    ("mlp-512-512", (1, 28, 28), 128),
+    ("wrn-28-10", CIFAR, 64), ("wrn-16-2", CIFAR, 64), ("fast-64-128-128", CIFAR, 128),
+    ("cnn", (1, 28, 28), 64), ("mlp-512-512", (1, 28, 28), 128),
     ("mlp-1024-1024", (1, 28, 28), 128),
-)
+)  # fmt: skip
 _SPARSITY = 0.8
 _ROUNDS = 20_000  # of the loops that say what is possible: some milliseconds
 

@@ -34,17 +34,10 @@ class Step:
     """
 
     def __init__(
-        self,
-        model: str,
-        batch: int,
-        sparsity: float = 0.0,
-        backend: Backend | None = None,
-        shape: tuple[int, ...] = CIFAR,
-        *,
-        ours: bool = False,
-        distribution: Distribution = "erk",
+        self, model: str, batch: int, sparsity: float = 0.0, backend: Backend | None = None,
+        shape: tuple[int, ...] = CIFAR, *, ours: bool = False, distribution: Distribution = "erk",
         fused: bool | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         torch.manual_seed(0)
         self.network: nn.Module = create_model(model, shape, 10)
         # As our own trainer has it; PyTorch's side is what its users write.

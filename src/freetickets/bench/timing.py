@@ -114,13 +114,9 @@ def compare(name: str, sides: Sides, limits: Limits = NO_LIMITS, factor: float =
     """Compares two sides; `factor` is how often ours runs for one run of the other."""
     ours, other = sides.values()
     return Ratio(
-        name,
-        factor * ours.median / other.median,
-        factor * ours.fastest / other.fastest,
-        *limits,
-        {side: timing.median for side, timing in sides.items()},
-        ours.repeats,
-    )
+        name, factor * ours.median / other.median, factor * ours.fastest / other.fastest, *limits,
+        {side: timing.median for side, timing in sides.items()}, ours.repeats,
+    )  # fmt: skip
 
 
 def interleave(

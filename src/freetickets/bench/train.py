@@ -161,13 +161,9 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
 
 
 def _beside_dense(
-    timings: Sides,
-    side: str,
-    what: str,
-    about: str,
-    factor: float = 1.0,
+    timings: Sides, side: str, what: str, about: str, factor: float = 1.0,
     limits: Limits = NO_LIMITS,
-) -> Iterator[Ratio]:
+) -> Iterator[Ratio]:  # fmt: skip
     """A side beside the dense one in PyTorch, for which the limits are, and beside our own."""
     pair = versus(timings, side, [_THEIRS])
     yield compare(f"{what} in PyTorch ({about})", pair, limits, factor)

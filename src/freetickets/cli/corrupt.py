@@ -41,14 +41,10 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
         raise photos
     images = data.inputs[: parsed.samples].numpy().transpose(0, 2, 3, 1)
     corrupted = CorruptedSet(
-        Path(parsed.output) / set_name(spec.name),
-        Path(spec.name).stem,
+        Path(parsed.output) / set_name(spec.name), Path(spec.name).stem,
         np.ascontiguousarray(images[..., 0] if images.shape[3] == 1 else images),
-        data.labels[: parsed.samples].numpy(),
-        severities,
-        parsed.seed,
-        frost,
-    )
+        data.labels[: parsed.samples].numpy(), severities, parsed.seed, frost,
+    )  # fmt: skip
     missing = [name for name in names if not corrupted.has(name)]
     kept = [name for name in names if name not in missing]
     progress = WorkProgress("images", parsed.quiet)

@@ -65,13 +65,10 @@ def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[st
     if adjusts:
         adjusted = adjust(folder, ensemble, *options, size=parsed.select, scope=parsed.temperature)
     request = Request(
-        corruptions=tuple(parsed.corruptions),
-        ood=tuple(parsed.ood),
-        attacks=tuple(parsed.attack),
-        epsilon=epsilon,
-        everything=parsed.all,
+        corruptions=tuple(parsed.corruptions), ood=tuple(parsed.ood), attacks=tuple(parsed.attack),
+        epsilon=epsilon, everything=parsed.all,
         **{name: getattr(parsed, name) for name in _REQUESTED},
-    )
+    )  # fmt: skip
     progress = WorkProgress(quiet=parsed.quiet)
     scores = evaluate_run(folder, ensemble, *options, adjusted, request, progress)
     if adjusted is not None and parsed.output:

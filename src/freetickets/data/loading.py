@@ -139,12 +139,9 @@ def _read_files(files: list[tuple[Path, int]], spec: DatasetSpec) -> Split | Laz
 
 
 def training_data(
-    data: Any,
-    data_dir: str | None = None,
-    image_size: int | None = None,
-    workers: int = 0,
+    data: Any, data_dir: str | None = None, image_size: int | None = None, workers: int = 0,
     task: Task | None = None,
-) -> tuple[DatasetSpec, Callable[[], AnySplit]]:
+) -> tuple[DatasetSpec, Callable[[], AnySplit]]:  # fmt: skip
     """Return what is known of training data, and what reads it.
 
     Data is the name of a data set; a pair (inputs, labels) of arrays, tensors or data frames; a

@@ -114,15 +114,10 @@ def is_name(name: str) -> bool:
 
 
 def load_ood(
-    name: str,
-    inside: Split | LazySplit,
-    shape: tuple[int, ...],
-    data_dir: str | Path | None = None,
-    *,
-    resize: bool = False,
-    download: bool = True,
+    name: str, inside: Split | LazySplit, shape: tuple[int, ...],
+    data_dir: str | Path | None = None, *, resize: bool = False, download: bool = True,
     samples: int | None = None,
-) -> Split:
+) -> Split:  # fmt: skip
     """Reads or makes samples of no class, of this shape; their labels are -1.
 
     The name is one of `OOD_NAMES`, or the path of a folder of images (flat or by class), an image,

@@ -67,20 +67,10 @@ def attack_predictions(
 
 
 def perturb(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    epsilon: float = 8 / 255,
-    mean: Floats = (),
-    std: Floats = (),
-    *,
-    steps: int = 1,
-    step_size: float | None = None,
-    random_start: bool = False,
-    member: int = 0,
-    seed: int = 0,
-    first: int = 0,
-) -> Tensor:
+    model: nn.Module, x: Tensor, y: Tensor, epsilon: float = 8 / 255, mean: Floats = (),
+    std: Floats = (), *, steps: int = 1, step_size: float | None = None, random_start: bool = False,
+    member: int = 0, seed: int = 0, first: int = 0,
+) -> Tensor:  # fmt: skip
     """Changes images so that any model errs: FGSM as it stands, PGD with more steps.
 
     The model returns scores (N, classes), or (M, N, classes) of several members, of which `member`

@@ -37,14 +37,10 @@ def predict_dataset(
 
 
 def evaluate_run(
-    folder: Path,
-    ensemble: Ensemble,
-    data_dir: str | None = None,
-    batch_size: int = 256,
-    adjusted: Ensemble | None = None,
-    request: Request | None = None,
+    folder: Path, ensemble: Ensemble, data_dir: str | None = None, batch_size: int = 256,
+    adjusted: Ensemble | None = None, request: Request | None = None,
     progress: WorkProgress | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Predicts a run's test set and what else is asked for, saves that, and returns all scores.
 
     Predictions that were saved before and that the same tickets have made are not made again, but
@@ -174,14 +170,9 @@ def describe_run(config: Mapping[str, Any]) -> str:
 
 
 def adjust(
-    folder: Path,
-    ensemble: Ensemble,
-    data_dir: str | None = None,
-    batch_size: int = 256,
-    *,
-    size: int | None = None,
-    scope: str | None = None,
-) -> Ensemble:
+    folder: Path, ensemble: Ensemble, data_dir: str | None = None, batch_size: int = 256, *,
+    size: int | None = None, scope: str | None = None,
+) -> Ensemble:  # fmt: skip
     """Chooses members and fits a temperature on the data that a run's training held out.
 
     The run's folder says which data that is; `size` is how many members to choose (None for all),

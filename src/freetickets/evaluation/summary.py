@@ -25,12 +25,9 @@ _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
 
 
 def summarise(
-    folder: str | Path,
-    *,
-    adjusted: Mapping[str, Any] | None = None,
-    tell: Tell | None = None,
+    folder: str | Path, *, adjusted: Mapping[str, Any] | None = None, tell: Tell | None = None,
     task: Task | str | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Computes all scores of a run from the predictions in its folder; no network is needed.
 
     Args:
@@ -46,12 +43,9 @@ def summarise(
 
 
 def evaluation_of(
-    folder: str | Path,
-    *,
-    adjusted: Mapping[str, Any] | None = None,
-    tell: Tell | None = None,
+    folder: str | Path, *, adjusted: Mapping[str, Any] | None = None, tell: Tell | None = None,
     task: Task | str | None = None,
-) -> results.Evaluation:
+) -> results.Evaluation:  # fmt: skip
     """The same as typed values; see `summarise`."""
     folder = Path(folder)
     test = saved_test(folder, task)
@@ -280,16 +274,12 @@ def _attacks(files: _Files, test: Predictions) -> dict[str, results.Attack]:
             continue
         joint = [metrics.accuracy(part.ensemble(), labels) for part in parts]
         found[path.stem] = results.Attack(
-            epsilon=saved.info["epsilon"],
-            samples=len(labels),
-            clean=metrics.accuracy(test.ensemble()[:, : len(labels)], labels),
-            min=min(joint),
-            mean=float(np.mean(joint)),
-            max=max(joint),
+            epsilon=saved.info["epsilon"], samples=len(labels),
+            clean=metrics.accuracy(test.ensemble()[:, : len(labels)], labels), min=min(joint),
+            mean=float(np.mean(joint)), max=max(joint),
             transfer=metrics.transfer_matrix([part.members() for part in parts], labels),
-            steps=saved.info.get("steps"),
-            ensemble=tuple(joint),
-        )
+            steps=saved.info.get("steps"), ensemble=tuple(joint),
+        )  # fmt: skip
     return found
 
 

@@ -237,12 +237,9 @@ class _Measured:
         return sorted(found, key=lambda row: _option(row, by)) if by else found
 
     def compare(
-        self,
-        ones: Iterable[Row],
-        others: Iterable[Row],
-        columns: Iterable[str | Sequence[str]],
+        self, ones: Iterable[Row], others: Iterable[Row], columns: Iterable[str | Sequence[str]],
         claimed: Claimed = "more",
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Finding]:  # fmt: skip
         """Each row of one side against each of the other, in each column or mean of several."""
         for one, other, column in itertools.product(ones, others, columns):
             yield compare(self.results, one, other, column, claimed)

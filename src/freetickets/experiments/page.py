@@ -51,12 +51,9 @@ RULE = (
 
 
 def write(
-    experiments: Sequence[Experiment],
-    results: Results,
-    folder: str | Path,
-    comments: Mapping[str, str] | None = None,
-    figures: Collection[str] | None = None,
-) -> list[Path]:
+    experiments: Sequence[Experiment], results: Results, folder: str | Path,
+    comments: Mapping[str, str] | None = None, figures: Collection[str] | None = None,
+) -> list[Path]:  # fmt: skip
     """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
     `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment.

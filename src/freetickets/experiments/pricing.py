@@ -95,20 +95,14 @@ def price_list(
             substitute = runner.substitute(own[0])
             varied = [f"{name} {cell.options[name]:g}" for name in row.over]
             price = Price(
-                experiment=experiment.name,
-                label=row.label,
-                choice=", ".join([*([cell.dataset] if several else []), *varied]),
-                cell=cell.name,
-                data=substitute.data.text,
-                model=substitute.model or cell.model,
-                relative_flops=ledgers[cell].relative_flops,
-                paper=row.paper.get("train_flops"),
-                derivable="train_flops" not in row.underivable,
-                flops=ledgers[cell].flops,
-                seconds=seconds[cell],
-                seeds=len(own),
+                experiment=experiment.name, label=row.label,
+                choice=", ".join([*([cell.dataset] if several else []), *varied]), cell=cell.name,
+                data=substitute.data.text, model=substitute.model or cell.model,
+                relative_flops=ledgers[cell].relative_flops, paper=row.paper.get("train_flops"),
+                derivable="train_flops" not in row.underivable, flops=ledgers[cell].flops,
+                seconds=seconds[cell], seeds=len(own),
                 finished=sum(records[task] is not None for task in own),
-            )
+            )  # fmt: skip
             prices.append(price)
     flops = sum(ledgers[task.cell].flops for task in left)
     times = [each for task in left if (each := seconds[task.cell]) is not None]

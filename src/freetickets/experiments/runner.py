@@ -111,13 +111,9 @@ class Runner:
     """Trains and measures the tasks of one scale, below `<output>/<scale>`."""
 
     def __init__(
-        self,
-        scale: Scale,
-        output: str | Path,
-        data_dir: str | None = None,
-        device: str = "auto",
+        self, scale: Scale, output: str | Path, data_dir: str | None = None, device: str = "auto",
         workers: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.scale, self.missing_data = settle(scale, data_dir)
         self.folder = Path(output) / scale.name
         self._free = {"data_dir": data_dir, "device": device, "workers": workers}
@@ -185,12 +181,9 @@ class Runner:
     # ---- training and measuring
 
     def run_all(
-        self,
-        tasks: Iterable[CellTask],
-        progress: CellProgress,
-        launch: Launcher | None = None,
+        self, tasks: Iterable[CellTask], progress: CellProgress, launch: Launcher | None = None,
         command: Sequence[str] = (),
-    ) -> dict[str, str]:
+    ) -> dict[str, str]:  # fmt: skip
         """Trains and measures what is not finished; returns what failed, with the reason.
 
         `launch` works side by side, by the arguments `command` with a task's name behind them.
@@ -233,12 +226,9 @@ class Runner:
         return failed
 
     def _side_by_side(
-        self,
-        tasks: Iterable[CellTask],
-        progress: CellProgress,
-        launch: Launcher,
+        self, tasks: Iterable[CellTask], progress: CellProgress, launch: Launcher,
         command: Sequence[str],
-    ) -> dict[str, str]:
+    ) -> dict[str, str]:  # fmt: skip
         failed: dict[str, str] = {}
         by_name, logs = {task.name: task for task in tasks}, self.folder / _LOGS
         assignments = [

@@ -104,23 +104,17 @@ class Scale:
         substitute, own = self.substitutes[cell.dataset], dict(cell.settings)
         settings: dict[str, Any] = {
             **{name: getattr(substitute, name) for name in ("recipe", "batch_size", "lr")},
-            "epochs": substitute.epochs(cell),
-            "augmentation": substitute.augmentation,
-            **substitute.settings,
-            **own,
-            **free,
-        }
+            "epochs": substitute.epochs(cell), "augmentation": substitute.augmentation,
+            **substitute.settings, **own, **free,
+        }  # fmt: skip
         if "epochs" in own:  # no multiple of a dense training's any more
             settings.setdefault("dense_epochs", substitute.dense_epochs)
         return Config(
-            method=cell.method.name,
-            options=substitute.options(cell),
-            dataset=substitute.data.source,
-            model=substitute.model or cell.model,
-            seed=seed * _SEEDS_APART,
-            trajectory=substitute.trajectory if trajectory else 0,
+            method=cell.method.name, options=substitute.options(cell),
+            dataset=substitute.data.source, model=substitute.model or cell.model,
+            seed=seed * _SEEDS_APART, trajectory=substitute.trajectory if trajectory else 0,
             **settings,
-        )
+        )  # fmt: skip
 
 
 # --- the numbers

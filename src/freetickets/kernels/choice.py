@@ -270,13 +270,9 @@ def linear_ways(inputs: int, outputs: int, nonzeros: int, samples: int, costs: C
 
 
 def linear_times(
-    inputs: int,
-    outputs: int,
-    nonzeros: int,
-    samples: int,
-    costs: Costs | None = None,
+    inputs: int, outputs: int, nonzeros: int, samples: int, costs: Costs | None = None,
     direction: int = ops.FORWARD,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float]:  # fmt: skip
     """What a linear layer takes: sparse, in PyTorch, and for writing the zeros out."""
     last = direction == ops.WEIGHT_GRADIENT
     costs = costs or basis().costs

@@ -100,11 +100,8 @@ def _tied_weights(model: nn.Module) -> set[Tensor]:
 
 @torch.no_grad()
 def _swap(
-    optimizer: Optimizer,
-    old: nn.Parameter,
-    new: nn.Parameter,
-    convert: Callable[[Tensor], Tensor],
-) -> None:
+    optimizer: Optimizer, old: nn.Parameter, new: nn.Parameter, convert: Callable[[Tensor], Tensor],
+) -> None:  # fmt: skip
     """Has an optimizer train one parameter instead of another, with what it has of that."""
     for group in optimizer.param_groups:
         # In place: LBFGS holds on to the list.

@@ -66,13 +66,9 @@ differentiate(columns, _keep_nothing, _columns_backward)
 
 
 def linear_layer(
-    x: Tensor,
-    weights: tuple[Tensor, Tensor, Tensor],
-    bias: Tensor | None,
-    geometry: Geometry,
-    choose: Callable[[Tensor], int],
-    relu: bool = False,
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, weights: tuple[Tensor, Tensor, Tensor], bias: Tensor | None, geometry: Geometry,
+    choose: Callable[[Tensor], int], relu: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """What a layer makes of any samples (..., inputs), and these as it has read them: (N, inputs).
 
     Args:
@@ -95,16 +91,9 @@ def linear_layer(
 
 @operator
 def linear(
-    x: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    bias: Tensor | None,
-    shape: _Ints,
-    lanes: int,
-    ways: int,
-    relu: bool,
-) -> Tensor:
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, shape: _Ints,
+    lanes: int, ways: int, relu: bool,
+) -> Tensor:  # fmt: skip
     """A linear layer, and ReLU if it follows, whose weight is `values` at `indices`, else zero.
 
     The result lies in memory feature by feature, which is how the next sparse layer wants it.
@@ -124,17 +113,9 @@ def linear(
 
 @operator
 def linear_backward(
-    x: Tensor,
-    y: Tensor | None,
-    gradient: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    wanted: list[bool],
-    shape: _Ints,
-    lanes: int,
-    ways: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, y: Tensor | None, gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor,
+    wanted: list[bool], shape: _Ints, lanes: int, ways: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of `linear` for x, values and bias; those that are not wanted are empty.
 
     It takes the result y if ReLU was a part of it.

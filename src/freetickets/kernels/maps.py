@@ -297,16 +297,10 @@ def _concatenate(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -
 
 
 def _normalize(
-    x: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    relu: bool = False,
-) -> Any:
+    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+    momentum: float = 0.1, eps: float = 1e-5, relu: bool = False,
+) -> Any:  # fmt: skip
     """`F.batch_norm`, and ReLU if it follows, of groups."""
     if type(x) is not Maps or x._groups is None or weight is None or bias is None:
         return NotImplemented

@@ -134,12 +134,9 @@ def _scale_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _gradients(
-    ctx: Any,
-    gradient: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    statistics: list[Tensor],
+    ctx: Any, gradient: Tensor, inputs: tuple[Tensor, Tensor, Tensor], statistics: list[Tensor],
     training: bool,
-) -> list[Tensor | None]:
+) -> list[Tensor | None]:  # fmt: skip
     """The gradients for x, weight and bias."""
     if not torch.is_grad_enabled():
         operator = form(ctx, batch_norm_backward)

@@ -45,16 +45,9 @@ def make_plan(indices: Tensor, geometry: Geometry) -> Tensor:
 
 @operator
 def conv2d(
-    x: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    bias: Tensor | None,
-    shape: _Ints,
-    stride: _Ints,
-    padding: _Ints,
-    ways: int,
-) -> Tensor:
+    x: Tensor, values: Tensor, indices: Tensor, plan: Tensor, bias: Tensor | None, shape: _Ints,
+    stride: _Ints, padding: _Ints, ways: int,
+) -> Tensor:  # fmt: skip
     """A convolution whose weight of `shape` is `values` at `indices` and zero elsewhere."""
     geometry = _geometry(shape, stride, padding)
     result_shape = _result_shape(x, geometry)
@@ -81,16 +74,10 @@ class Scaling(NamedTuple):
 
 
 def fused_conv2d(
-    x: Tensor,
-    values: Tensor,
-    plan: Tensor,
-    geometry: Geometry,
-    bias: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
-    entries: Tensor | None = None,
+    x: Tensor, values: Tensor, plan: Tensor, geometry: Geometry, bias: Tensor | None = None,
+    residual: Tensor | None = None, relu: bool = False, entries: Tensor | None = None,
     scaling: Scaling | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The sparse forward pass: relu?(convolution + bias + residual).
 
     Args:
@@ -115,19 +102,10 @@ def fused_conv2d(
     if entries is None:
         entries = prepare(x, values, plan, geometry)
     compute(
-        "ft_forward_fused",
-        geometry,
-        x,
-        x,
-        entries,
-        plan,
-        entries.numel(),
-        *(scaling or (None, None, False)),
-        bias,
-        None if residual is None else ready(residual),
-        relu,
-        y,
-    )
+        "ft_forward_fused", geometry, x, x, entries, plan, entries.numel(),
+        *(scaling or (None, None, False)), bias, None if residual is None else ready(residual),
+        relu, y,
+    )  # fmt: skip
     return y
 
 
@@ -140,16 +118,9 @@ def prepare(x: Tensor, values: Tensor, plan: Tensor, geometry: Geometry) -> Tens
 
 @operator
 def conv2d_input_gradient(
-    gradient: Tensor,
-    values: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    size: _Ints,
-    shape: _Ints,
-    stride: _Ints,
-    padding: _Ints,
-    ways: int,
-) -> Tensor:
+    gradient: Tensor, values: Tensor, indices: Tensor, plan: Tensor, size: _Ints, shape: _Ints,
+    stride: _Ints, padding: _Ints, ways: int,
+) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for maps of this size (height, width)."""
     geometry = _geometry(shape, stride, padding)
     result_shape = _source_shape(gradient, geometry, size)
@@ -174,15 +145,9 @@ def conv2d_input_gradient(
 
 @operator
 def conv2d_weight_gradient(
-    x: Tensor,
-    gradient: Tensor,
-    indices: Tensor,
-    plan: Tensor,
-    shape: _Ints,
-    stride: _Ints,
-    padding: _Ints,
-    ways: int,
-) -> Tensor:
+    x: Tensor, gradient: Tensor, indices: Tensor, plan: Tensor, shape: _Ints, stride: _Ints,
+    padding: _Ints, ways: int,
+) -> Tensor:  # fmt: skip
     """The gradient of `conv2d` for its values: nothing is computed where the weight is zero."""
     geometry = _geometry(shape, stride, padding)
     _check_gradient(x, gradient, geometry)

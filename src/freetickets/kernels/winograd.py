@@ -20,14 +20,10 @@ def transform(weight: Tensor, geometry: Geometry, *, transposed: bool = False) -
 
 
 def convolve(
-    x: Tensor,
-    weights: Tensor,
-    geometry: Geometry,
-    bias: Tensor | None = None,
-    residual: Tensor | None = None,
-    relu: bool = False,
+    x: Tensor, weights: Tensor, geometry: Geometry, bias: Tensor | None = None,
+    residual: Tensor | None = None, relu: bool = False,
     scaling: tuple[Tensor, Tensor, bool] | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """relu?(convolution + bias + residual), where the convolution is that of relu?(x * scaling).
 
     Args:

@@ -1,7 +1,5 @@
 """An assignment: work that one process does, and the news of it."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import deque

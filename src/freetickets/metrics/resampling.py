@@ -35,13 +35,9 @@ class Difference(Interval):
 
 
 def bootstrap(
-    metric: Metric,
-    log_probs: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    repeats: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
+    metric: Metric, log_probs: npt.ArrayLike, labels: npt.ArrayLike, repeats: int = 1000,
+    level: float = 0.95, seed: int = 0,
+) -> Interval:  # fmt: skip
     """A score with the interval that holds a share (`level`) of `repeats` draws of the samples.
 
     `accuracy`, `nll`, `brier` and `ece` are made of one number for each sample, so they take a
@@ -62,14 +58,9 @@ def bootstrap(
 
 
 def paired_difference(
-    metric: Metric,
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    repeats: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Difference:
+    metric: Metric, a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike, repeats: int = 1000,
+    level: float = 0.95, seed: int = 0,
+) -> Difference:  # fmt: skip
     """The score of `a` less that of `b`, both on the same resampled samples.
 
     What is hard for both then cancels, so small differences show. `p` counts the draws on the other

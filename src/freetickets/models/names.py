@@ -207,12 +207,9 @@ def _channels_last(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
 
 
 def _call(
-    name: str,
-    builder: Callable[..., Any],
-    arguments: Arguments,
-    task: Arguments,
+    name: str, builder: Callable[..., Any], arguments: Arguments, task: Arguments,
     options: Arguments,
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     from torch import nn
 
     # An instance is callable too, but every ticket and every run needs a network of its own.

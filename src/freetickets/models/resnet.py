@@ -86,12 +86,9 @@ def cifar_resnet(input_shape: tuple[int, ...], classes: int, *, blocks: int) -> 
 
 
 def _assemble(
-    stem: OrderedDict[str, nn.Module],
-    width: int,
-    classes: int,
-    blocks: tuple[int, ...],
+    stem: OrderedDict[str, nn.Module], width: int, classes: int, blocks: tuple[int, ...],
     block: type[BasicBlock] | type[Bottleneck],
-) -> nn.Sequential:
+) -> nn.Sequential:  # fmt: skip
     # Each stage is twice as wide as the last, and half the size.
     inputs = width
     for stage, count in enumerate(blocks):

@@ -70,14 +70,9 @@ class Divide(nn.Module):
 
 
 def fast(
-    input_shape: tuple[int, ...],
-    classes: int,
-    *,
-    widths: tuple[int, int, int],
-    activation: str = "relu",
-    scale: float = 4.0,
-    whitening_bias: bool = True,
-) -> nn.Sequential:
+    input_shape: tuple[int, ...], classes: int, *, widths: tuple[int, int, int],
+    activation: str = "relu", scale: float = 4.0, whitening_bias: bool = True,
+) -> nn.Sequential:  # fmt: skip
     """Builds whitening, three groups of two convolutions with max-pooling, and a classifier.
 
     It is made for short trainings on few cores. The whitening is computed from training images

@@ -87,15 +87,11 @@ def analyse(run: RunSummary) -> Analysis | None:
         accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
         differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
         return Analysis(
-            ensemble,
-            labels,
-            metrics.reliability(ensemble, labels),
-            metrics.risk_coverage(ensemble, labels),
-            ClassScores(accuracy, differing),
-            _size_curve(predictions, members) if len(members) > 1 else None,
-            inside,
+            ensemble, labels, metrics.reliability(ensemble, labels),
+            metrics.risk_coverage(ensemble, labels), ClassScores(accuracy, differing),
+            _size_curve(predictions, members) if len(members) > 1 else None, inside,
             dict(_unfamiliar(run, inside)),
-        )
+        )  # fmt: skip
 
 
 def class_names(run: RunSummary, count: int) -> list[str]:

@@ -73,15 +73,10 @@ def read_run(folder: str | Path) -> RunSummary:
     with damaged(folder / "log.csv", _MEND):
         log = read_log(folder / "log.csv", config.identity)
     return RunSummary(
-        printable(folder.resolve().name),
-        folder,
-        description,
-        config,
-        ledger,
-        log,
+        printable(folder.resolve().name), folder, description, config, ledger, log,
         replace(results, dataset=printable(results.dataset)),
         folder / "predictions" / f"{Path(results.dataset).stem}.npz",
-    )
+    )  # fmt: skip
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:

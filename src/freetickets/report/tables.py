@@ -170,16 +170,8 @@ def _row(run: RunSummary, corruptions: CorruptionSet | None) -> RunRow:
     numbers |= {it.key: results.value(it.key) for it in columns_of_kind("a")}
     numbers |= {key: getattr(ledger, fact) / unit for key, (fact, unit) in LEDGER_FACTS.items()}
     return RunRow(
-        run=run.name,
-        folder=str(run.folder),
-        method=run.config.method,
-        description=run.description,
-        kind=kind_of(run),
-        model=run.config.model,
-        dataset=results.dataset,
-        samples=results.samples,
-        tickets=ledger.members,
-        sparsity=ledger.phases[-1].sparsity,
-        corruptions=corruptions.name if corruptions and is_shown else None,
-        numbers=numbers,
-    )
+        run=run.name, folder=str(run.folder), method=run.config.method, description=run.description,
+        kind=kind_of(run), model=run.config.model, dataset=results.dataset, samples=results.samples,
+        tickets=ledger.members, sparsity=ledger.phases[-1].sparsity,
+        corruptions=corruptions.name if corruptions and is_shown else None, numbers=numbers,
+    )  # fmt: skip

@@ -124,18 +124,10 @@ CRITERIA: dict[str, Criterion] = {
 
 
 def initial_topology(
-    criterion: str,
-    model: nn.Module,
-    sparsity: Sparsity,
-    batches: Sequence[Batch] = (),
-    *,
-    distribution: Distribution = "global",
-    include: Selectors | None = None,
-    exclude: Selectors = (),
-    embeddings: bool = False,
-    loss: Loss = cross_entropy,
-    seed: int = 0,
-) -> Topology:
+    criterion: str, model: nn.Module, sparsity: Sparsity, batches: Sequence[Batch] = (), *,
+    distribution: Distribution = "global", include: Selectors | None = None,
+    exclude: Selectors = (), embeddings: bool = False, loss: Loss = cross_entropy, seed: int = 0,
+) -> Topology:  # fmt: skip
     """Chooses the weights that a network keeps before it is trained.
 
     Scores are taken without dropout, and the network stays as it is. Every layer keeps at least its

@@ -49,11 +49,8 @@ def erk(shapes: Shapes, sparsity: float, power: float = 1.0) -> dict[str, float]
 
 
 DISTRIBUTIONS: dict[str, Callable[[Shapes, float], Mapping[str, float]]] = {
-    "erk": erk,
-    "er": er,
-    "uniform": uniform,
-    "uniform-dense-first": uniform_dense_first,
-}
+    "erk": erk, "er": er, "uniform": uniform, "uniform-dense-first": uniform_dense_first,
+}  # fmt: skip
 
 
 def allocate(

@@ -32,13 +32,9 @@ class Explorer:
     """
 
     def __init__(
-        self,
-        prune: ScoreLike,
-        grow: GrowthLike,
-        scope: Scope,
-        redistribute: Redistribution | None,
+        self, prune: ScoreLike, grow: GrowthLike, scope: Scope, redistribute: Redistribution | None,
         structure: Structure,
-    ) -> None:
+    ) -> None:  # fmt: skip
         check_known("prune_scope", scope, get_args(Scope))
         if redistribute is not None:
             check_known("redistribute", redistribute, get_args(Redistribution))

@@ -22,12 +22,9 @@ _EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
 
 def select_weights(
-    model: nn.Module,
-    *,
-    include: Selectors | None = None,
-    exclude: Selectors = (),
+    model: nn.Module, *, include: Selectors | None = None, exclude: Selectors = (),
     embeddings: bool = False,
-) -> dict[str, nn.Parameter]:
+) -> dict[str, nn.Parameter]:  # fmt: skip
     """Returns the weights that can be sparse, by name, in the network's own order.
 
     These are the weights of linear layers, convolutions (transposed ones too), recurrent layers and

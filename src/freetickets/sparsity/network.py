@@ -60,17 +60,10 @@ class HeldNetwork:
     _owns_network = False  # whether nobody else holds its parameters: then "auto" may replace them
 
     def __init__(
-        self,
-        model: nn.Module,
-        optimizer: Optimizer,
-        weights: Mapping[str, nn.Parameter],
-        masks: Topology,
-        *,
-        backend: str,
-        unsuited: str | None,
-        reserve: float,
+        self, model: nn.Module, optimizer: Optimizer, weights: Mapping[str, nn.Parameter],
+        masks: Topology, *, backend: str, unsuited: str | None, reserve: float,
         generator: torch.Generator,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.optimizer = optimizer
         self._reserve, self._generator = reserve, generator
         self._shapes = {name: tuple(weight.shape) for name, weight in weights.items()}

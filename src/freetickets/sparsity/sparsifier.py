@@ -181,17 +181,9 @@ class Sparsifier(HeldNetwork):
 
     @classmethod
     def named(
-        cls,
-        name: str,
-        model: nn.Module,
-        optimizer: Optimizer,
-        sparsity: float = DEFAULT_SPARSITY,
-        *,
-        steps: int,
-        rate: float = 0.5,
-        interval: int | None = None,
-        **overrides: Any,
-    ) -> Sparsifier:
+        cls, name: str, model: nn.Module, optimizer: Optimizer, sparsity: float = DEFAULT_SPARSITY,
+        *, steps: int, rate: float = 0.5, interval: int | None = None, **overrides: Any,
+    ) -> Sparsifier:  # fmt: skip
         """Makes the sparsifier of a method that is known by name, for a training of `steps` steps.
 
         The names are those of `SPARSE_METHODS`: "set", "rigl", ...; `sparsity` is reached at the

@@ -97,13 +97,9 @@ class Structure(ABC):
         return torch.equal(grid.any(2), grid.all(2)) and bool((counts == counts[0]).all())
 
     def select(
-        self,
-        scores: Tensor,
-        count: int,
-        candidates: Tensor,
-        generator: torch.Generator,
+        self, scores: Tensor, count: int, candidates: Tensor, generator: torch.Generator,
         kept: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Returns the mask of `count` weights of this structure with the highest total score.
 
         It holds the units that are `kept`, and candidates: a unit is one if all its weights are.

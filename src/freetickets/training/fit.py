@@ -43,16 +43,10 @@ def _name_settings(function: Callable[..., Ensemble]) -> Callable[..., Ensemble]
 
 @_name_settings  # for help and completion
 def fit(
-    method: Method,
-    model: str | nn.Module | Callable[[], nn.Module],
-    train_data: Any,
-    *,
-    validation_data: Any = None,
-    task: Task | str = "classification",
-    quiet: bool = False,
-    output: str | Path | None = None,
-    **settings: Any,
-) -> Ensemble:
+    method: Method, model: str | nn.Module | Callable[[], nn.Module], train_data: Any, *,
+    validation_data: Any = None, task: Task | str = "classification", quiet: bool = False,
+    output: str | Path | None = None, **settings: Any,
+) -> Ensemble:  # fmt: skip
     """Trains a method and returns its ensemble.
 
     Args:
@@ -93,16 +87,11 @@ def fit(
     if validation_data is not None:
         own = find_validation_data(validation_data, spec, data_dir, workers)
     config = Config(
-        method=method_name(method),
-        options=asdict(method),
-        dataset=spec.name,
-        validation_data=own and own[0],
-        model=model if isinstance(model, str) else "",
-        output=str(output) if output is not None else None,
-        task=task_name(task),
-        task_options=task.options,
-        **settings,
-    ).resolved(spec, method)
+        method=method_name(method), options=asdict(method), dataset=spec.name,
+        validation_data=own and own[0], model=model if isinstance(model, str) else "",
+        output=str(output) if output is not None else None, task=task_name(task),
+        task_options=task.options, **settings,
+    ).resolved(spec, method)  # fmt: skip
     job = Job(config, spec, load, load_own_validation=own and own[1], own_method=method)
     if isinstance(model, nn.Module):
         job.model = _factory(model, anew=len(job.plan.runs) > 1)

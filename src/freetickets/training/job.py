@@ -116,16 +116,12 @@ class Job:
         # A factory, or a network that is random even in evaluation, draws from torch's generator.
         with torch.random.fork_rng(devices=[]):
             return price(
-                self.plan,
-                _outline(self.build),
-                self.spec.shape,
+                self.plan, _outline(self.build), self.spec.shape,
                 transformed=_outline(self.build_transformed) if self.method.transforms else None,
-                train_size=train_size,
-                batch_size=config.batch_size,
-                steps_per_epoch=self._steps_per_epoch(train_size),
-                dense_epochs=config.dense_epochs,
+                train_size=train_size, batch_size=config.batch_size,
+                steps_per_epoch=self._steps_per_epoch(train_size), dense_epochs=config.dense_epochs,
                 integers=self.spec.integers,
-            )
+            )  # fmt: skip
 
     def load_data(self) -> tuple[AnySplit, AnySplit | None]:
         """Returns the training data, and validation data if that is separate from it."""
@@ -160,24 +156,15 @@ class Job:
         config, spec = self.config, self.spec
         return {
             "model": config.model if self.model is None else "",
-            "model_options": dict(config.model_options),
-            "options": dict(config.options),
-            "input_shape": list(spec.shape),
-            "integers": spec.integers,
-            "classes": list(spec.classes),
-            "labels": list(spec.labels),
-            "task": task_name(self.task),
-            "task_options": spec.task.options,
-            "outputs": self.task.outputs(spec),
-            "mean": list(spec.mean),
-            "std": list(spec.std),
-            "dataset": spec.name,
-            "image_size": config.image_size,
-            "settings": config.identity,
-            "network": self.network,
-            "data": digest_split(data),
+            "model_options": dict(config.model_options), "options": dict(config.options),
+            "input_shape": list(spec.shape), "integers": spec.integers,
+            "classes": list(spec.classes), "labels": list(spec.labels),
+            "task": task_name(self.task), "task_options": spec.task.options,
+            "outputs": self.task.outputs(spec), "mean": list(spec.mean), "std": list(spec.std),
+            "dataset": spec.name, "image_size": config.image_size, "settings": config.identity,
+            "network": self.network, "data": digest_split(data),
             "validation_data": None if validation is None else digest_split(validation),
-        }
+        }  # fmt: skip
 
     @property
     def has_embedding(self) -> bool:

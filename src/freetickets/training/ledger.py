@@ -112,17 +112,10 @@ def _multiple(cost: float, unit: float) -> float:
 
 
 def price(
-    plan: Plan,
-    model: nn.Module,
-    input_shape: tuple[int, ...],
-    *,
-    train_size: int,
-    batch_size: int,
-    steps_per_epoch: int,
-    dense_epochs: float | None = None,
-    transformed: nn.Module | None = None,
+    plan: Plan, model: nn.Module, input_shape: tuple[int, ...], *, train_size: int, batch_size: int,
+    steps_per_epoch: int, dense_epochs: float | None = None, transformed: nn.Module | None = None,
     integers: bool = False,
-) -> Ledger:
+) -> Ledger:  # fmt: skip
     """Prices a plan for a network, which may live on the meta device, before any training.
 
     An epoch has `train_size` samples, without those of validation. The unit is a dense training of
@@ -163,18 +156,11 @@ def price(
             )
     dense_epochs = plan.dense_epochs if dense_epochs is None else dense_epochs
     return Ledger(
-        tuple(phases),
-        plan.tickets,
-        plan.tickets * members,
-        plan.trainings or len(plan.runs),
-        dense_epochs,
-        3 * single.forward_flops * train_size * dense_epochs,
-        single.forward_flops,
-        plan.tickets * last.forward_flops,
-        single.parameters,
-        last.parameters,
+        tuple(phases), plan.tickets, plan.tickets * members, plan.trainings or len(plan.runs),
+        dense_epochs, 3 * single.forward_flops * train_size * dense_epochs, single.forward_flops,
+        plan.tickets * last.forward_flops, single.parameters, last.parameters,
         plan.tickets * last.bytes,
-    )
+    )  # fmt: skip
 
 
 def _mean_forward_flops(at: Callable[[float], _Network], timeline: Timeline, span: Span) -> float:

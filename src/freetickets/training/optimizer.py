@@ -1,7 +1,5 @@
 """How networks are trained, beyond the plan, and the optimizers that a run can choose by name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 

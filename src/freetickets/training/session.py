@@ -52,17 +52,10 @@ class Session:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        run: Run,
-        timeline: Timeline,
-        network: nn.Module,
-        compute: Compute,
-        config: Config,
-        task: Task,
-        topology: Topology | None = None,
+        self, plan: Plan, run: Run, timeline: Timeline, network: nn.Module, compute: Compute,
+        config: Config, task: Task, topology: Topology | None = None,
         choices: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.run, self.timeline, self.network = run, timeline, network
         self.sparsifier: Sparsifier | None = None
         self.outputs = 1  # of the network, which says it in its first step
@@ -86,16 +79,12 @@ class Session:
         # Layers whose counts change or that have a reserve can't be held compressed.
         changes = self._prunes or sparse.redistribute is not None or sparse.reserve > 0
         self.sparsifier = _OwnSparsifier(
-            self.network,
-            self._optimizer,
-            first_sparsity(self.run),
-            **sparse.arguments,
-            topology=topology,
-            exploration=self.timeline.exploration_rate,
+            self.network, self._optimizer, first_sparsity(self.run), **sparse.arguments,
+            topology=topology, exploration=self.timeline.exploration_rate,
             pruning=self.timeline.sparsity if self._prunes else None,
             backend=cast(Backend, "masked" if changes else self._backend),
             seed=derive(self.run.seed, "topology"),
-        )
+        )  # fmt: skip
         if self.sparsifier.choices is not None:
             self.sparsifier.choices.load_state_dict(choices)
         self._ranks.check_same(self.topology)

@@ -170,15 +170,11 @@ class Trainer:
         if sparse.criterion == "random" or sparsity == 0:
             return None
         chosen = initial_topology(
-            sparse.criterion,
-            network,
-            sparsity,
+            sparse.criterion, network, sparsity,
             list(itertools.islice(batches.whole().epoch(0), _CRITERION_BATCHES)),
-            distribution=sparse.distribution,
-            exclude=sparse.exclude,
-            loss=partial(self._task.batch_loss, training=False),
-            seed=derive(run.seed, "topology"),
-        )
+            distribution=sparse.distribution, exclude=sparse.exclude,
+            loss=partial(self._task.batch_loss, training=False), seed=derive(run.seed, "topology"),
+        )  # fmt: skip
         return {name: mask for name, mask in chosen.items() if not mask.all()}
 
     def _train_step(
@@ -245,18 +241,11 @@ class Trainer:
                 self._reporter.line(line)
         timeline, sparsifier = session.timeline, session.sparsifier
         row = LogRow(
-            state.run + 1,
-            span.phase.name,
-            timeline.epoch(state.step),
-            state.step,
-            timeline.lr(state.step),
-            loss,
-            self._task.logged(state.tally.score),
-            *score,
-            sparsifier.itop_rate if sparsifier else None,
-            " ".join(event.event for event in events),
+            state.run + 1, span.phase.name, timeline.epoch(state.step), state.step,
+            timeline.lr(state.step), loss, self._task.logged(state.tally.score), *score,
+            sparsifier.itop_rate if sparsifier else None, " ".join(event.event for event in events),
             sum(state.seconds.values()),
-        )
+        )  # fmt: skip
         state.rows.append(row.named(running.key))
         state.tally = Tally()
         self._reporter.epoch(row, clock, running)
@@ -278,28 +267,18 @@ class Trainer:
     # ---- tickets
 
     def _ticket(
-        self,
-        session: Session,
-        span: Span,
-        score: Validation,
-        weights: Mapping[str, Tensor],
+        self, session: Session, span: Span, score: Validation, weights: Mapping[str, Tensor],
         topology: Topology,
-    ) -> Ticket:
+    ) -> Ticket:  # fmt: skip
         state, plan = self.state, self.plan
         info = {
-            **self._describe,
-            "method": plan.method,
-            "combine": plan.combine,
-            "tickets": plan.tickets,
-            "run": state.run + 1,
-            "seed": session.run.seed,
-            "phase": span.phase.name,
-            "step": state.step,
+            **self._describe, "method": plan.method, "combine": plan.combine,
+            "tickets": plan.tickets, "run": state.run + 1, "seed": session.run.seed,
+            "phase": span.phase.name, "step": state.step,
             "epoch": session.timeline.epoch(state.step),
             "sparsity": session.sparsifier.sparsity if session.sparsifier else 0.0,
-            "validation_loss": score.loss,
-            f"validation_{self._task.running.key}": score.score,
-        }
+            "validation_loss": score.loss, f"validation_{self._task.running.key}": score.score,
+        }  # fmt: skip
         return Ticket.of(weights, topology, info)
 
     def collect(self, ticket: Ticket) -> str:

@@ -60,15 +60,11 @@ class Recorder:
         with torch.random.fork_rng(devices=[]):  # a network may draw even when it predicts
             parts = [session.predictions(inputs) for inputs, _ in self.batches.epoch(0)]
         info = {
-            **self.info,
-            "run": state.run + 1,
-            "step": state.step,
-            "epoch": session.timeline.epoch(state.step),
-            "phase": span.phase.name,
-            "ticket": state.tickets + 1,
-            "collected": ticket_step == state.step,
+            **self.info, "run": state.run + 1, "step": state.step,
+            "epoch": session.timeline.epoch(state.step), "phase": span.phase.name,
+            "ticket": state.tickets + 1, "collected": ticket_step == state.step,
             "ticket_step": ticket_step,
-        }
+        }  # fmt: skip
         found = np.concatenate(parts)[None].astype(np.float32)
         predictions = Predictions(found, self.batches.split.labels.numpy(), info)
         predictions.save(trajectory_file(self._folder, state.run + 1, state.step))

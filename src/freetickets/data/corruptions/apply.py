@@ -56,13 +56,9 @@ class Streams:
 
 
 def corrupt(
-    images: Bytes,
-    name: str,
-    severity: int,
-    seed: int = 0,
-    frost: str | Path | None = None,
+    images: Bytes, name: str, severity: int, seed: int = 0, frost: str | Path | None = None,
     first: int = 0,
-) -> Bytes:
+) -> Bytes:  # fmt: skip
     """Return corrupted images, of the same shape.
 
     What becomes of an image depends on the seed, the corruption, the severity and the number of the

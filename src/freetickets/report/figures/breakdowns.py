@@ -131,13 +131,9 @@ def _pairs(
 
 
 def _paint_cells(
-    axes: draw.Axes,
-    values: draw.Floats,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    scale: _Scale,
-    width: float,
-) -> None:
+    axes: draw.Axes, values: draw.Floats, rows: Sequence[str], columns: Sequence[str],
+    scale: _Scale, width: float,
+) -> None:  # fmt: skip
     """Fills axes with the cells of a matrix; what is not finite, or has no room, is not written."""
     from matplotlib.patches import Rectangle
 
@@ -270,13 +266,9 @@ def layer_densities(densities: Mapping[str, Layers], runs: Sequence[str] = ()) -
 
 
 def _by_layers(
-    name: str,
-    what: str,
-    found: Mapping[str, Layers],
-    runs: Sequence[str],
-    paint: Callable[[draw.Axes, Sequence[_Line]], bool],
-    merge: bool = False,
-) -> list[str]:
+    name: str, what: str, found: Mapping[str, Layers], runs: Sequence[str],
+    paint: Callable[[draw.Axes, Sequence[_Line]], bool], merge: bool = False,
+) -> list[str]:  # fmt: skip
     """A panel for each list of layers; `paint` says whether it drew marks, `merge` joins equals."""
     groups: dict[tuple[str, ...], list[_Line]] = {}
     for run, look in draw.series(found, runs).items():

@@ -32,12 +32,9 @@ def overlap(box: ArrayLike, others: ArrayLike) -> draw.Floats:
 
 
 def place_labels(
-    points: _Points,
-    widths: Iterable[float],
-    height: float,
-    frame: ArrayLike,
+    points: _Points, widths: Iterable[float], height: float, frame: ArrayLike,
     obstacles: Iterable[_Box],
-) -> list[draw.Floats]:
+) -> list[draw.Floats]:  # fmt: skip
     """Finds a place in a frame for the label of each point: beside it, as near as is free."""
     places: list[draw.Floats] = []
     rises = np.repeat(height * np.arange(-16, 17) / 4, 2)
@@ -56,15 +53,9 @@ def place_labels(
 
 
 def _name_points(
-    figure: draw.Figure,
-    axes: draw.Axes,
-    points: _Points,
-    labels: Sequence[str],
-    size: float,
-    line: float,
-    obstacles: Callable[[], Iterable[_Box]],
-    leaders: bool = False,
-) -> None:
+    figure: draw.Figure, axes: draw.Axes, points: _Points, labels: Sequence[str], size: float,
+    line: float, obstacles: Callable[[], Iterable[_Box]], leaders: bool = False,
+) -> None:  # fmt: skip
     """Names points by labels a line high, once the layout is settled; leaders lead to far ones."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")

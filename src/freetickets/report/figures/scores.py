@@ -120,12 +120,9 @@ def sparsity_curves(curves: Mapping[str, EnsembleCurve]) -> list[str]:
 
 
 def _ensembles(
-    name: str,
-    over: str,
-    curves: Mapping[str, EnsembleCurve],
-    looks: dict[str, draw.Series],
+    name: str, over: str, curves: Mapping[str, EnsembleCurve], looks: dict[str, draw.Series],
     score: Score,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     panels: list[str] = []
     if not curves:
         return panels
