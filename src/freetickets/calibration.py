@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import FreeTicketsError, UnknownNameError
+from .errors import FreeTicketsError, check_known
 from .metrics import ensemble_log_probs
 from .metrics.arrays import Array, Labels, check_predictions, normalise
 from .metrics.predictive import RULES
@@ -45,8 +45,7 @@ class Temperature:
 
     def __post_init__(self) -> None:
         check_scope(self.scope)
-        if self.combine not in RULES:
-            raise UnknownNameError("rule to combine members", str(self.combine), RULES)
+        check_known("rule to combine members", str(self.combine), RULES)
         if not self.values or not all(0 < value < math.inf for value in self.values):
             raise FreeTicketsError(f"temperatures must be positive numbers, not {self.values}")
         if self.scope == "ensemble" and len(self.values) != 1:
@@ -93,8 +92,7 @@ class Temperature:
 
 def check_scope(scope: str) -> None:
     """Raises unless a temperature can be fitted to that."""
-    if scope not in SCOPES:
-        raise UnknownNameError("scope of a temperature", str(scope), SCOPES)
+    check_known("scope of a temperature", str(scope), SCOPES)
 
 
 def fit_temperature(

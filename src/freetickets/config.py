@@ -13,7 +13,7 @@ import yaml
 
 from . import __version__, reading
 from .data.spec import DatasetSpec
-from .errors import FreeTicketsError, NewerFileError, UnknownNameError
+from .errors import FreeTicketsError, NewerFileError, UnknownNameError, check_known
 from .methods import Method, Recipe, Setting, get_method, get_recipe
 from .reading import Allow, Count, Natural, NotNegative, Positive, must, read_fields
 from .seal import BrokenSealError, open_text
@@ -154,8 +154,7 @@ class Config:
         """Raises if settings do not go together, or a name is unknown."""
         if self.nesterov and not self.momentum and self.optimizer == "sgd":
             raise FreeTicketsError("nesterov needs momentum: give --momentum 0.9 or --no-nesterov")
-        if self.backend not in BACKENDS:
-            raise UnknownNameError("backend", self.backend, BACKENDS)
+        check_known("backend", self.backend, BACKENDS)
         if self.preset == "paper" and self.validation == 0 and self.validation_data is None:
             raise FreeTicketsError(
                 "the paper preset collects the best ticket on validation data: hold some out with "

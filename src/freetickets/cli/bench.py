@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..bench import NAMES, ON_REQUEST
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..models import check_name
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
         if parsed.what not in ("train", "profile", "infer"):
             raise FreeTicketsError("--model is for bench train, bench profile and bench infer")
     for name in parsed.only:
-        if name not in known:
-            raise UnknownNameError(f"measurement of bench {parsed.what}", name, known)
+        check_known(f"measurement of bench {parsed.what}", name, known)
     if parsed.figure is None:
         return parsed.only or [name for name in known if name not in ON_REQUEST]
     if _FIGURE not in known:

@@ -15,7 +15,7 @@ from ..data import DatasetSpec, LazySplit, Split, shifted
 from ..data.corruptions import SEVERITIES, set_name
 from ..data.spec import data_root
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, UnknownNameError, check_known
 from ..predictions import Predictions, read_info
 from ..progress import WorkProgress
 from .attacks import ATTACKS, attack_predictions
@@ -354,8 +354,7 @@ def attack_sets(
 ) -> list[EvaluationSet]:
     """A set for each attack: the test images, changed to mislead each member in turn."""
     for name in names:
-        if name not in ATTACKS:
-            raise UnknownNameError("attack", name, ATTACKS)
+        check_known("attack", name, ATTACKS)
     if names and not test.is_images:
         raise FreeTicketsError(
             f"attacks change pixels, {test.spec.name} has features: leave them out"

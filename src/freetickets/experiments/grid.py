@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, UnknownNameError, check_known
 from ..reading import parse_yaml, read
 from .experiment import Cell, Experiment, Needs
 from .reading import experiment_names, load, read_experiment, yaml_files
@@ -77,8 +77,7 @@ class Grid:
         if not names:
             raise FreeTicketsError("name experiments, or all: see freetickets reproduce --list")
         for name in names:
-            if name not in known:
-                raise UnknownNameError("experiment", name, known)
+            check_known("experiment", name, known)
         return [each for each in self.experiments if "all" in names or each.name in names]
 
     def tasks(

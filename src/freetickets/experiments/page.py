@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from .. import __version__
-from ..errors import UnknownNameError
+from ..errors import check_known
 from ..report.comparison import Comparison, analyse, find_reference
 from ..report.export import as_markdown
 from ..report.figures.drawing import colour
@@ -212,8 +212,7 @@ class Gallery:
     def __init__(self, results: Results, wanted: Collection[str] | None = None) -> None:
         self._results = results
         for key in wanted or ():
-            if key not in PARTS:
-                raise UnknownNameError("figure", key, PARTS)
+            check_known("figure", key, PARTS)
         self._wanted = PARTS if wanted is None else wanted
         self._read = cache(read_run)
         self._analyse = cache(lambda folder: analyse(self._read(folder)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..reading import Count, must, read
 from ..sparsity.distribution import DEFAULT_SPARSITY
 from ..sparsity.named import CRITERION_NAMES, PRUNED_AT, check_score_name, sparse_method
@@ -158,8 +158,7 @@ class SparseMethod(Method):
 
             settled = parse_structure(self.structure).settle(self.sparsity)
             object.__setattr__(self, "sparsity", settled)
-        if self.criterion not in CRITERION_NAMES:
-            raise UnknownNameError("criterion", self.criterion, CRITERION_NAMES)
+        check_known("criterion", self.criterion, CRITERION_NAMES)
 
     def sparse_options(self, recipe: Recipe) -> SparseOptions:
         """How this method's networks are made."""

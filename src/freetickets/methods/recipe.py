@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from ..errors import UnknownNameError
+from ..errors import check_known
 from ..reading import parse_yaml, read_fields
 from .plan import Stretch
 
@@ -99,6 +99,5 @@ def get_recipe(name: str) -> Recipe:
         >>> get_recipe("cifar").dense_epochs
         250
     """
-    if name not in RECIPES:
-        raise UnknownNameError("recipe", name, RECIPES)
+    check_known("recipe", name, RECIPES)
     return RECIPES[name]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .arrays import Array, blocks, check_labels, check_pairs
 
 # What is done with the places of a feature map.
@@ -104,8 +104,7 @@ def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> fl
         >>> round(feature_kl(a, b), 4), round(feature_kl(a, b, "mean"), 4)
         (1.5325, 0.5108)
     """
-    if positions not in POSITIONS:
-        raise UnknownNameError("way to treat positions", positions, POSITIONS)
+    check_known("way to treat positions", positions, POSITIONS)
     ours, other = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if ours.shape != other.shape or ours.ndim < 2 or 0 in ours.shape:
         raise FreeTicketsError(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..data.corruptions import COMMON15, CORRUPTIONS
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .arrays import Array, check_predictions, top_class
 from .calibration import Bins, bin_sums
 from .predictive import accuracy
@@ -28,8 +28,7 @@ def corruption_set(name: str, classes: int) -> tuple[str, ...]:
     The Uncertainty Baselines average over the 15 common types for CIFAR-10 and ImageNet, and for
     CIFAR-100 over all 19 but snow and motion blur.
     """
-    if name not in CORRUPTION_SETS:
-        raise UnknownNameError("set of corruptions", name, CORRUPTION_SETS)
+    check_known("set of corruptions", name, CORRUPTION_SETS)
     if name == "ub" and classes in (10, 1000):
         return CORRUPTION_SETS["common15"]
     return CORRUPTION_SETS[name]
@@ -61,8 +60,7 @@ class ShiftScores:
         if not chosen:
             raise FreeTicketsError("scores under shift need at least one corruption type")
         for name in chosen:
-            if name not in self.types:
-                raise UnknownNameError("corruption type", name, self.types)
+            check_known("corruption type", name, self.types)
         rows = [self.types.index(name) for name in chosen]
         pooled = np.abs(self.gaps[rows].sum(axis=(0, 1))).sum() / self.samples[rows].sum()
         means = {key: float(values[rows].mean()) for key, values in self.scores.items()}

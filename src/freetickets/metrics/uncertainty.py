@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from .arrays import Array, Labels, blocks, check_log_probs, check_predictions, top_class
 from .predictive import ensemble_log_probs
 
@@ -61,8 +61,7 @@ def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
         entropy [0.693, 0.693]
         mutual_information [0.368, 0.0]
     """
-    if score not in NOVELTY_SCORES:
-        raise UnknownNameError("novelty score", score, NOVELTY_SCORES)
+    check_known("novelty score", score, NOVELTY_SCORES)
     logs = check_log_probs(log_probs)
     if score == "max_probability":
         return 1.0 - top_class(logs)[1]

@@ -16,7 +16,7 @@ from ..config import Config
 from ..data.loading import take_as_numbers, training_data
 from ..data.loading import validation_data as find_validation_data
 from ..ensemble import Ensemble
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..lock import hold
 from ..methods import Method, method_name
 from ..tasks import Task, make_task, task_name
@@ -78,8 +78,7 @@ def fit(
         ((64, 2), (2, 64, 2))
     """
     for name in settings:
-        if name not in _SETTINGS:
-            raise UnknownNameError("setting of fit", name, _SETTINGS)
+        check_known("setting of fit", name, _SETTINGS)
     data_dir, workers = settings.get("data_dir"), settings.get("workers", 0)
     task = make_task(task) if isinstance(task, str) else task
     spec, load = training_data(train_data, data_dir, settings.get("image_size"), workers, task)

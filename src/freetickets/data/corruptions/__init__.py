@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._lazy import attach
-from ...errors import FreeTicketsError, UnknownNameError
+from ...errors import FreeTicketsError, UnknownNameError, check_known
 
 if TYPE_CHECKING:
     from .apply import corrupt as corrupt
@@ -31,8 +31,7 @@ _SETS = {"all19": CORRUPTIONS, "common15": COMMON15}
 
 def check_corruption(name: str, severity: int) -> None:
     """Refuse a name or a severity that does not exist, and say which there are."""
-    if name not in CORRUPTIONS:
-        raise UnknownNameError("corruption", name, CORRUPTIONS)
+    check_known("corruption", name, CORRUPTIONS)
     if severity not in SEVERITIES:
         raise FreeTicketsError(f"severity {severity}: choose it from 1 to 5")
 
