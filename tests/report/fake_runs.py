@@ -177,18 +177,12 @@ def _ledger(fake, phases):
         for run, name, epochs, _ in phases
     ]
     return {
-        "tickets": fake.members,
-        "members": fake.members,
-        "runs": fake.runs,
-        "phases": told,
-        "dense_epochs": 250.0,
-        "dense_flops": DENSE_FLOPS,
-        "dense_forward_flops": 1e10,
-        "test_flops": 1e10 * density * fake.members,
-        "parameters": 36_500_000,
+        "tickets": fake.members, "members": fake.members, "runs": fake.runs, "phases": told,
+        "dense_epochs": 250.0, "dense_flops": DENSE_FLOPS, "dense_forward_flops": 1e10,
+        "test_flops": 1e10 * density * fake.members, "parameters": 36_500_000,
         "ticket_parameters": int(36_500_000 * density),
         "ticket_bytes": int(146e6 * density * fake.members),
-    }
+    }  # fmt: skip
 
 
 def write_log(folder, rows):

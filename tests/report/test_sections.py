@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from freetickets.errors import FreeTicketsError
 from freetickets.report.comparison import Comparison, find_reference
 from freetickets.report.run import read_run, read_runs
 from freetickets.report.sections import make
@@ -29,14 +28,14 @@ def mixed(comparison, number, **changed):
     return Comparison(runs, runs[0], comparison.analyses)
 
 
-def test_the_reference_is_the_dense_model_or_the_first_run(full_runs):
+def test_the_reference_is_the_dense_model_or_the_first_run(full_runs, refused):
     assert find_reference(full_runs).name == "dense"
     assert find_reference(full_runs[::-1]).name == "dense"
     assert find_reference(full_runs[2:]).name == "dst"
     assert find_reference(full_runs, "edst").name == "edst"
     assert find_reference(full_runs, f"{full_runs[3].folder}/../edst").name == "edst"
-    with pytest.raises(FreeTicketsError, match="not one of the runs: give one of dense, dense-ens"):
-        find_reference(full_runs, "mimo")
+    words = "not one of the runs: give one of dense, dense-ens"
+    refused(words, find_reference, full_runs, "mimo")
 
 
 def test_differences_are_between_the_rows_of_the_main_table(comparison, full_runs):

@@ -34,34 +34,16 @@ def column(key):
 def test_a_row_has_the_numbers_of_its_run(rows):
     row = rows[0].as_dict()
     row.pop("folder")
-    assert row == pytest.approx(
-        {
-            "run": "edst",
-            "method": "edst",
-            "description": "edst (M=2, S=0.8)",
-            "kind": "one-pass",
-            "model": "mlp-30",
-            "dataset": "tiny",
-            "samples": 1234,
-            "tickets": 2,
-            "sparsity": 0.8,
-            "corruptions": None,
-            "member_accuracy": 0.75,
-            "member_nll": 0.55,
-            "member_ece": 0.03,
-            "accuracy": 0.85,
-            "nll": 0.45,
-            "ece": 0.02,
-            **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
-            **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
-            "train_flops": 0.4,
-            "growth_flops": 0.003,
-            "test_flops": 0.4,
-            "training_runs": 1,
-            "seconds": 12.0,
-            "ticket_mb": 2.5,
-        }
-    )
+    assert row == pytest.approx({
+        "run": "edst", "method": "edst", "description": "edst (M=2, S=0.8)", "kind": "one-pass",
+        "model": "mlp-30", "dataset": "tiny", "samples": 1234, "tickets": 2, "sparsity": 0.8,
+        "corruptions": None, "member_accuracy": 0.75, "member_nll": 0.55, "member_ece": 0.03,
+        "accuracy": 0.85, "nll": 0.45, "ece": 0.02,
+        **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
+        **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
+        "train_flops": 0.4, "growth_flops": 0.003, "test_flops": 0.4, "training_runs": 1,
+        "seconds": 12.0, "ticket_mb": 2.5,
+    })  # fmt: skip
 
 
 def test_every_column_shows_a_number_of_the_row(rows):
@@ -83,19 +65,10 @@ def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
 def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
     assert {each.key: each.best(rows) for each in shown} == {
-        "accuracy": "85.00%",
-        "nll": "0.4500",
-        "ece": "0.0200",
-        "train_flops": "0.400",
-        "test_flops": "0.400",
-        "training_runs": None,
-        "seconds": "6",
-        "member_accuracy": "82.00%",
-        "member_nll": "0.4800",
-        "member_ece": None,
-        "growth_flops": "0.0000",
-        "ticket_mb": "2.50",
-    }
+        "accuracy": "85.00%", "nll": "0.4500", "ece": "0.0200", "train_flops": "0.400",
+        "test_flops": "0.400", "training_runs": None, "seconds": "6", "member_accuracy": "82.00%",
+        "member_nll": "0.4800", "member_ece": None, "growth_flops": "0.0000", "ticket_mb": "2.50",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
