@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 from freetickets import metrics
 from freetickets.evaluation import Predictions
 from freetickets.evaluation.summary import summarise
 from freetickets.experiments.answers import TEST, Answers, Shifted
+
+from .invented import invent_predictions
 
 
 def predictions(rng, members, samples, classes):
@@ -18,8 +19,7 @@ def predictions(rng, members, samples, classes):
     labels = rng.integers(0, classes, samples)
     logits = rng.normal(size=(members, samples, classes)) + rng.normal(size=(samples, classes))
     logits[:, np.arange(samples), labels] += rng.gamma(2.0, 3.0, samples)
-    logs = log_softmax(logits, axis=2).astype(np.float32)
-    return Predictions(logs, labels, {"dataset": "x", "combine": "probabilities"})
+    return invent_predictions(logits, labels, dataset="x")
 
 
 def changed(saved, parts, **info):
@@ -27,8 +27,7 @@ def changed(saved, parts, **info):
     shape = saved.outputs.shape[0], parts * 50, saved.outputs.shape[2]
     logits = np.random.default_rng(len(str(info))).normal(size=shape) * 3
     told = {**saved.info, "parts": [str(part) for part in range(parts)], **info}
-    logs = log_softmax(logits, axis=2).astype(np.float32)
-    return Predictions(logs, np.tile(saved.labels[:50], parts), told)
+    return invent_predictions(logits, np.tile(saved.labels[:50], parts), **told)
 
 
 @pytest.fixture

@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 from freetickets import metrics
-from freetickets.evaluation import Predictions
 from freetickets.experiments import Results, Row, experiment_names, load, needed
 from freetickets.experiments.answers import measure
 from freetickets.experiments.results import read_record, record_path, save
 from freetickets.methods import DST, EDST
 
-from .invented import invent, invent_results
+from .invented import invent, invent_predictions, invent_results, of_cells, results_of
 
 
 def edst(**options):
@@ -24,10 +22,8 @@ def dst7(members):
     return replace(edst(), label="DST", method=DST(tickets=7), members=members)
 
 
-def results_of(row, seeds=(1,), **numbers):
-    return Results(
-        {(cell.name, seed): invent(cell, seed, **numbers) for cell in row.cells for seed in seeds}
-    )
+def of_row(row, **numbers):
+    return results_of({(row.cells[0], 1): numbers})
 
 
 def test_what_is_saved_is_loaded(tmp_path):
@@ -56,7 +52,7 @@ def test_a_number_that_json_has_no_word_for_is_not_measured_and_damage_is_named(
 def test_a_column_is_its_number():
     given = {"accuracy": 0.91, "member_nll": 0.5, "c_nll": 1.5, "diversity.kl": 0.123}
     given |= {"ood.svhn.auroc": 0.77, "attacks.fgsm.min": 0.31, "train_flops": 0.61}
-    results = results_of(edst(), c_ece=0.2, **{k.replace(".", "__"): v for k, v in given.items()})
+    results = of_row(edst(), c_ece=0.2, **{k.replace(".", "__"): v for k, v in given.items()})
     expected = {
         **given, "tickets": 3.0, "sparsity": 0.8, "c_ece_pooled": 0.1, "a_nll": None,
         "diversity.disagreement_by_class.apple": 0.03,
@@ -67,7 +63,7 @@ def test_a_column_is_its_number():
 
 
 def test_first_members_have_their_own_numbers_and_share_of_the_cost():
-    results = results_of(dst7(None), train_flops=2.1, first__2__accuracy=0.7, first__1__auroc=0.6)
+    results = of_row(dst7(None), train_flops=2.1, first__2__accuracy=0.7, first__1__auroc=0.6)
     expected = {
         (2, "accuracy"): 0.7,
         (2, "tickets"): 2,
@@ -80,16 +76,13 @@ def test_first_members_have_their_own_numbers_and_share_of_the_cost():
     found = {(members, key): results.value(dst7(members), key, 1) for members, key in expected}
     assert found == expected
     # Of the first tickets of one training it is unknown.
-    assert results_of(edst()).value(edst(members=1), "train_flops", 1) is None
+    assert of_row(edst()).value(edst(members=1), "train_flops", 1) is None
 
 
 def test_correlations_are_over_all_cells_of_a_seed():
     row = edst(over={"sparsity": (0.5, 0.6, 0.8, 0.9)})
     members, ensembles = (0.9, 0.91, 0.89, 0.8), (0.93, 0.92, 0.91, 0.85)
-    records = {
-        (cell.name, 1): invent(cell, 1, member_accuracy=member, accuracy=ensemble)
-        for cell, member, ensemble in zip(row.cells, members, ensembles, strict=True)
-    }
+    records = dict(of_cells(row.cells, member_accuracy=members, accuracy=ensembles).records)
     pearson, spearman = np.corrcoef(members, ensembles)[0, 1], 0.8
     for name, value in (("pearson", pearson), ("spearman", spearman)):
         assert Results(records).values(row, f"correlation.{name}") == [pytest.approx(value)]
@@ -119,9 +112,8 @@ def run(tmp_path):
     draw = np.random.default_rng(0)
 
     def predictions(samples, labels, **info):
-        logs = log_softmax(draw.normal(size=(3, samples, 4)), axis=-1)
-        info = {"dataset": "some/folder/cifar10.npz", "combine": "probabilities", **info}
-        return Predictions(logs.astype(np.float32), labels, info)
+        info |= {"dataset": "some/folder/cifar10.npz"}
+        return invent_predictions(draw.normal(size=(3, samples, 4)), labels, **info)
 
     labels = draw.integers(4, size=50)
     attack = {"kind": "attack", "parts": ["1", "2", "3"], "epsilon": 0.1}
