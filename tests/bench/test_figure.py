@@ -7,16 +7,10 @@ import pytest
 from freetickets.bench.figure import ONE_DENSE, Point, check_path, curves, draw_costs
 from freetickets.errors import FreeTicketsError, MissingExtraError
 
-
-def point(curve, sparsity, value):
-    return Point("", value, value, None, None, {}, 1, curve=curve, sparsity=sparsity)
-
-
+GIVEN = ((ONE_DENSE, 0.0, 0.4), ("ERK", 0.9, 0.44), ("ERK", 0.8, 0.58), ("uniform", 0.8, 0.33))
 POINTS = [
-    point(ONE_DENSE, 0.0, 0.4),
-    point("ERK", 0.9, 0.44),
-    point("ERK", 0.8, 0.58),
-    point("uniform", 0.8, 0.33),
+    Point("", value, value, None, None, {}, 1, curve=curve, sparsity=sparsity)
+    for curve, sparsity, value in GIVEN
 ]
 
 

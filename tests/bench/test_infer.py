@@ -6,7 +6,6 @@ import torch
 
 from freetickets.bench import infer, timing
 from freetickets.bench.timing import Ratio
-from freetickets.errors import FreeTicketsError
 from freetickets.kernels.library import available
 
 needs_kernels = pytest.mark.skipif(not available(), reason="the kernels are not built")
@@ -84,12 +83,10 @@ def test_a_rival_predicts_what_the_network_does(name, package):
     infer.checked(name, infer.RIVALS[name](network, x, 1), network, x)
 
 
-def test_a_side_that_predicts_otherwise_or_is_not_compiled_is_refused(monkeypatch):
+def test_a_side_that_predicts_otherwise_or_is_not_compiled_is_refused(monkeypatch, refused):
     network, _ = infer.make_network("wrn-10-1")
     x = torch.randn(2, 3, 32, 32)
     for factor, words in ((1.01, "the thing does not predict what the"), (torch.nan, "error nan")):
-        with pytest.raises(FreeTicketsError, match=words):
-            infer.checked("the thing", lambda by=factor: by * network(x), network, x)
+        refused(words, infer.checked, "the thing", lambda by=factor: by * network(x), network, x)
     monkeypatch.setattr(infer, "compile_network", lambda network, topology: network)
-    with pytest.raises(FreeTicketsError, match="wrn-10-1 can't be compiled"):
-        infer.member_side("wrn-10-1", 0.8, x)
+    refused("wrn-10-1 can't be compiled", infer.member_side, "wrn-10-1", 0.8, x)

@@ -59,16 +59,14 @@ def test_a_ratio_is_that_of_the_medians_times_the_factor():
     assert [free[key] for key in ("bar", "aim", "met", "aimed")] == [None] * 4
 
 
-def test_the_mean_of_pairs_has_the_geometric_mean_of_their_ratios():
+def test_pairs_have_the_geometric_mean_of_their_ratios_and_a_total():
     pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
     rows = [compare("", each) for each in pairs]
     mean = compare("", timing.geometric_mean(pairs))
     assert mean.value == pytest.approx(math.prod(row.value for row in rows) ** (1 / 3))
     assert mean.best == pytest.approx(math.prod(row.best for row in rows) ** (1 / 3))
     assert mean.value == pytest.approx(mean.seconds["sparse"] / mean.seconds["dense"])
-
-
-def test_a_total_adds_up_and_names_all_sides_that_were_fastest():
+    # A total adds up, and names all sides that were fastest.
     found = timing.total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
     other = "channels_last or contiguous", Timing(12, 3, 5)
     assert list(found.items()) == [("sparse", Timing(4, 2, 5)), other]

@@ -2,6 +2,10 @@
 
 import itertools
 
+import numpy as np
+from scipy.special import log_softmax
+
+from freetickets.evaluation import Predictions
 from freetickets.experiments import Results, cells
 
 
@@ -79,8 +83,25 @@ def invent(cell, seed=1, **numbers):
     }  # fmt: skip
 
 
+def results_of(given):
+    """Results of the numbers that are given of each cell and seed."""
+    return Results({(c.name, seed): invent(c, seed, **own) for (c, seed), own in given.items()})
+
+
+def of_cells(cells, **columns):
+    """Results of the first seed; each column has a number for each cell."""
+    rows = zip(*columns.values(), strict=True)
+    numbers = [dict(zip(columns, row, strict=True)) for row in rows]
+    return results_of({(cell, 1): own for cell, own in zip(cells, numbers, strict=True)})
+
+
 def invent_results(experiments, numbers, seeds=(1,)):
     """Results of all cells of some experiments; `numbers` tells those of a cell and a seed."""
     every = {cell for experiment in experiments for cell in cells(experiment)}
-    pairs = itertools.product(every, seeds)
-    return Results({(c.name, seed): invent(c, seed, **numbers(c, seed)) for c, seed in pairs})
+    return results_of({(c, s): numbers(c, s) for c, s in itertools.product(every, seeds)})
+
+
+def invent_predictions(logits, labels, **info):
+    """Predictions of these logits, (M, N, C)."""
+    logs = log_softmax(logits, axis=-1).astype(np.float32)
+    return Predictions(logs, labels, {"dataset": "cifar10", "combine": "probabilities", **info})

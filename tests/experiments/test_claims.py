@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 from freetickets import metrics
-from freetickets.evaluation import Predictions
 from freetickets.experiments import CLAIMS, Results, load
 from freetickets.experiments.claims import (
     MARGINS,
@@ -23,7 +21,7 @@ from freetickets.experiments.results import run_folder, save
 from freetickets.metrics.score import column_of
 from freetickets.storage import write_json
 
-from .invented import invent, invent_results
+from .invented import invent, invent_predictions, invent_results, of_cells, results_of
 
 WIGGLE = (-0.0002, 0.0, 0.0002)  # of the first, second and third seed
 
@@ -60,84 +58,41 @@ def scores(better, loss=1.0):
 WORLDS = {
     "ensembles-beat-dense": ("cifar10", lambda cell, g: scores(g * step(cell, "dst", "edst"))),
     "dst-matches-dense-ensemble": (
-        "cifar10", lambda cell, g: scores((g - 1) * step(cell, "dst"), 5),
-    ),
-    "dst-beats-static": (
-        "cifar10",
-        lambda cell, g: dict.fromkeys(("accuracy", "member_accuracy"), 0.8 + g * step(cell, "dst")),
-    ),
+        "cifar10", lambda cell, g: scores((g - 1) * step(cell, "dst"), 5)),
+    "dst-beats-static": ("cifar10", lambda cell, g: dict.fromkeys(
+        ("accuracy", "member_accuracy"), 0.8 + g * step(cell, "dst"))),
     "diversity-order": (
-        "diversity", lambda cell, g: diversity(g * step(cell, "dst", "static", "edst", "ltr")),
-    ),
-    "exploration-raises-diversity": (
-        "ablation",
-        lambda cell, g: {**diversity(-g * still(cell)), "accuracy": 0.9 - g * still(cell)},
-    ),
-    "edst-costs-less": (
-        "cifar10",
-        lambda cell, g: {
-            "train_flops": 1 - g * 40 * step(cell, "edst"),
-            "seconds": 100 - g * 3000 * step(cell, "edst"),
-        },
-    ),
-    "ensembles-help-under-shift": (
-        "cifar10",
-        lambda cell, g: {
-            "c_nll": 1 - 10 * g * step(cell, "dst", "edst"),
-            "c_ece": 0.2 - g * step(cell, "dst", "edst"),
-        },
-    ),
-    "ensembles-help-ood": (
-        "ood-cifar10",
-        lambda cell, g: {
-            f"ood__{name}__auroc": 0.85 + g * 0.02 * (cell.method.name != "dense")
-            for name in ("svhn", "cifar100", "gaussian-noise")
-        },
-    ),
+        "diversity", lambda cell, g: diversity(g * step(cell, "dst", "static", "edst", "ltr"))),
+    "exploration-raises-diversity": ("ablation", lambda cell, g: {
+        **diversity(-g * still(cell)), "accuracy": 0.9 - g * still(cell)}),
+    "edst-costs-less": ("cifar10", lambda cell, g: {
+        "train_flops": 1 - g * 40 * step(cell, "edst"),
+        "seconds": 100 - g * 3000 * step(cell, "edst")}),
+    "ensembles-help-under-shift": ("cifar10", lambda cell, g: {
+        "c_nll": 1 - 10 * g * step(cell, "dst", "edst"),
+        "c_ece": 0.2 - g * step(cell, "dst", "edst")}),
+    "ensembles-help-ood": ("ood-cifar10", lambda cell, g: {
+        f"ood__{name}__auroc": 0.85 + g * 0.02 * (cell.method.name != "dense")
+        for name in ("svhn", "cifar100", "gaussian-noise")}),
     "ensembles-help-under-attack": (
-        "fgsm", lambda cell, g: {"attacks__fgsm__mean": 0.35 + g * 0.02},
-    ),
-    "members-and-ensemble-correlate": (
-        "correlation",
-        lambda cell, g: {
-            "accuracy": 0.9 + 0.1 * option(cell, "sparsity") ** 2,
-            "member_accuracy": 0.9 + g * 0.1 * option(cell, "sparsity"),
-        },
-    ),
-    "size-helps-dst": (
-        "ensemble-size",
-        lambda cell, g: {
-            **{f"first__{k}__accuracy": 0.9 + g * 0.01 * k for k in range(1, 7)},
-            "accuracy": 0.9 + g * 0.07,
-        },
-    ),
-    "size-costs-edst-members": (
-        "ensemble-size",
-        lambda cell, g: {
-            "member_accuracy": 0.8 - g * 0.01 * option(cell, "tickets", 1),
-            "accuracy": 0.9 + g * step(cell, "edst"),
-        },
-    ),
-    "sparse-test-is-cheap": (
-        "snapshot-fge",
-        lambda cell, g: {
-            "test_flops": 5 - g * 200 * step(cell, "dst", "edst"),
-            "accuracy": 0.9 + (g - 1) * step(cell, "dst", "edst"),
-        },
-    ),
-    "escape-rate-raises-diversity": (
-        "escape-rate",
-        lambda cell, g: {
-            **diversity(g * 0.1 * option(cell, "escape_rate", 0.8)),
-            "accuracy": 0.9 - g * 0.1 * (option(cell, "escape_rate", 0.8) - 0.5) ** 2,
-        },
-    ),
-    "growth-matters-little": (
-        "growth",
-        lambda cell, g: {
-            "accuracy": 0.9 + (0.002 if g > 0 else 0.02) * (cell.options["grow"] == "random")
-        },
-    ),
+        "fgsm", lambda cell, g: {"attacks__fgsm__mean": 0.35 + g * 0.02}),
+    "members-and-ensemble-correlate": ("correlation", lambda cell, g: {
+        "accuracy": 0.9 + 0.1 * option(cell, "sparsity") ** 2,
+        "member_accuracy": 0.9 + g * 0.1 * option(cell, "sparsity")}),
+    "size-helps-dst": ("ensemble-size", lambda cell, g: {
+        **{f"first__{k}__accuracy": 0.9 + g * 0.01 * k for k in range(1, 7)},
+        "accuracy": 0.9 + g * 0.07}),
+    "size-costs-edst-members": ("ensemble-size", lambda cell, g: {
+        "member_accuracy": 0.8 - g * 0.01 * option(cell, "tickets", 1),
+        "accuracy": 0.9 + g * step(cell, "edst")}),
+    "sparse-test-is-cheap": ("snapshot-fge", lambda cell, g: {
+        "test_flops": 5 - g * 200 * step(cell, "dst", "edst"),
+        "accuracy": 0.9 + (g - 1) * step(cell, "dst", "edst")}),
+    "escape-rate-raises-diversity": ("escape-rate", lambda cell, g: {
+        **diversity(g * 0.1 * option(cell, "escape_rate", 0.8)),
+        "accuracy": 0.9 - g * 0.1 * (option(cell, "escape_rate", 0.8) - 0.5) ** 2}),
+    "growth-matters-little": ("growth", lambda cell, g: {
+        "accuracy": 0.9 + (0.002 if g > 0 else 0.02) * (cell.options["grow"] == "random")}),
 }  # fmt: skip
 
 
@@ -196,12 +151,9 @@ DENSE, EDST = load("cifar10").rows[0], load("cifar10").rows[3]
 
 def compared(column, mine, theirs):
     """EDST against dense, of which each has these numbers of its first seeds."""
-    records = {
-        (row.cells[0].name, seed): invent(row.cells[0], seed, **{column: value})
-        for row, values in ((EDST, mine), (DENSE, theirs))
-        for seed, value in enumerate(values)
-    }
-    return compare(Results(records), EDST, DENSE, column)
+    given = {(EDST.cells[0], seed): {column: value} for seed, value in enumerate(mine)}
+    given |= {(DENSE.cells[0], seed): {column: value} for seed, value in enumerate(theirs)}
+    return compare(results_of(given), EDST, DENSE, column)
 
 
 def test_the_difference_and_its_error_are_those_over_shared_seeds():
@@ -278,9 +230,8 @@ def two_runs(tmp_path):
     labels = draw.integers(5, size=400)
     saved = []
     for row, skill in zip(rows, (3.0, 1.5), strict=True):
-        logs = log_softmax(draw.normal(size=(3, 400, 5)) + skill * np.eye(5)[labels], axis=-1)
-        info = {"dataset": "cifar10", "combine": "probabilities"}
-        predictions = Predictions(logs.astype(np.float32), labels, info)
+        logits = draw.normal(size=(3, 400, 5)) + skill * np.eye(5)[labels]
+        predictions = invent_predictions(logits, labels)
         folder = run_folder(tmp_path, row.cells[0], 1)
         predictions.save(folder / "predictions" / "cifar10.npz")
         write_json(folder / "metrics.json", {})
@@ -333,11 +284,7 @@ def test_a_weak_correlation_of_six_runs_is_undecided():
     row = load("correlation").rows[0]
     members = (0.9, 0.91, 0.89, 0.9, 0.92, 0.88)
     ensembles = (0.95, 0.94, 0.945, 0.96, 0.95, 0.94)
-    records = [
-        invent(cell, 1, member_accuracy=member, accuracy=ensemble)
-        for cell, member, ensemble in zip(row.cells, members, ensembles, strict=True)
-    ]
-    results = Results({(each["cell"], 1): each for each in records})
+    results = of_cells(row.cells, member_accuracy=members, accuracy=ensembles)
     finding = correlates(results, replace(row, label="EDST"))
     assert finding.outcome == "undecided"
     assert finding.value == pytest.approx(np.corrcoef(members, ensembles)[0, 1])

@@ -57,9 +57,8 @@ def test_a_result_says_all_that_tables_need(tiny):
     assert record["data"] == SUBSTITUTE.data.text
     assert record["model"] == "mlp-8"
     assert record["ledger"]["relative_flops"] == tiny.price(task).relative_flops
-    assert [phase["phase"] for phase in record["ledger"]["phases"]] == [
-        "explore", "refine 1", "refine 2",
-    ]  # fmt: skip
+    phases = [phase["phase"] for phase in record["ledger"]["phases"]]
+    assert phases == ["explore", "refine 1", "refine 2"]
     assert record["settings"]["batch_size"] == 16
     assert record["origin"]["torch"] == torch.__version__
     assert record["notes"] == [

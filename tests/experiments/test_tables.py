@@ -13,7 +13,7 @@ from freetickets.experiments.tables import (
     verdict_table,
 )
 
-from .invented import invent, invent_results
+from .invented import invent_results, results_of
 
 MAIN = load("cifar10")
 SOME = [MAIN, load("diversity"), load("fgsm")]
@@ -26,11 +26,8 @@ def nothing(cell, seed):
 
 def test_a_cell_shows_mean_deviation_and_the_papers_number():
     row, values = MAIN.rows[3], [0.961, 0.964, 0.959]
-    records = {
-        (row.cells[0].name, seed): invent(row.cells[0], seed, accuracy=value)
-        for seed, value in enumerate(values)
-    }
-    shown = measured_table(MAIN, Results(records)).rows[3]
+    given = {(row.cells[0], seed): {"accuracy": value} for seed, value in enumerate(values)}
+    shown = measured_table(MAIN, results_of(given)).rows[3]
     assert shown[1].text == "3"
     percent = [100 * value for value in values]
     mean, deviation = statistics.fmean(percent), statistics.stdev(percent)
@@ -38,8 +35,7 @@ def test_a_cell_shows_mean_deviation_and_the_papers_number():
     assert shown[2].value == pytest.approx(statistics.fmean(values))
     assert shown[2].html().endswith(f"{deviation:.2f}<small>[96.3]</small></td>")
     # One seed has no deviation, and none a dash.
-    cell, record = next(iter(records.items()))
-    shown = measured_table(MAIN, Results({cell: record}))
+    shown = measured_table(MAIN, results_of({(row.cells[0], 0): {"accuracy": values[0]}}))
     assert shown.rows[3][2].text == "96.10 [96.3]"
     assert [cell.text for cell in shown.rows[0][1:3]] == ["–", "– [96.0]"]
     assert shown.is_numeric(2)  # a number of the paper makes no words of a dash

@@ -40,22 +40,15 @@ METRICS = {
 }  # fmt: skip
 PHASE = {"run": 1, "sparsity": 0.8, "explorations": 7, "growth_flops": 1.0}
 LEDGER = {
-    "tickets": 2,
-    "members": 2,
-    "runs": 1,
-    "dense_epochs": 5.0,
-    "dense_flops": DENSE,
-    "dense_forward_flops": 10.0,
-    "test_flops": 4.0,
-    "parameters": 100,
-    "ticket_parameters": 20,
+    "tickets": 2, "members": 2, "runs": 1, "dense_epochs": 5.0, "dense_flops": DENSE,
+    "dense_forward_flops": 10.0, "test_flops": 4.0, "parameters": 100, "ticket_parameters": 20,
     "ticket_bytes": 2_500_000,
     "phases": [
         {**PHASE, "phase": name, "epochs": float(epochs), "steps": 1500 * epochs}
         | {"flops": 100.0 * epochs, "seconds": 3.0 * epochs}
         for name, epochs, _ in PHASES
     ],
-}
+}  # fmt: skip
 
 
 def run_writer(root):

@@ -24,7 +24,7 @@ def test_what_was_not_saved_is_not_analysed(full_runs, runs):
     assert alone.sizes is alone.classes.disagreement is None
 
 
-def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
+def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
     assert analysis.reliability.ece == pytest.approx(run.results.ensemble["ece"])
     assert analysis.risk.area == pytest.approx(run.results.more["aurc"])
     assert analysis.sizes.accuracy[-1] == run.results.ensemble["accuracy"]
@@ -33,9 +33,7 @@ def test_all_of_it_agrees_with_the_saved_scores(run, analysis):
     assert analysis.sizes.kl[-1] == pytest.approx(run.results.diversity.kl)
     for name, found in analysis.unfamiliar.items():
         assert found.auroc == pytest.approx(run.results.ood[name].scores["max_probability"].auroc)
-
-
-def test_the_sizes_are_those_of_the_first_members(run, analysis):
+    # The sizes are those of the first members.
     assert analysis.sizes.accuracy[0] == run.results.members[0]["accuracy"]
     assert analysis.sizes.nll[0] == pytest.approx(run.results.members[0]["nll"])
     assert np.isnan(analysis.sizes.kl[0])
@@ -43,9 +41,7 @@ def test_the_sizes_are_those_of_the_first_members(run, analysis):
     labels = run.load_predictions().labels
     assert analysis.sizes.accuracy[1] == metrics.accuracy(members, labels)
     assert analysis.sizes.kl[1] == pytest.approx(metrics.kl(members))
-
-
-def test_class_scores_are_those_of_the_samples_of_a_class(analysis):
+    # Class scores are those of the samples of a class.
     chosen = analysis.ensemble[0].argmax(-1)
     for label in range(10):
         of_class = analysis.labels == label

@@ -5,23 +5,22 @@ import sys
 import numpy as np
 import pytest
 
-from freetickets.cli import main
 from freetickets.report.run import read_runs
 from freetickets.report.tables import make_rows
 
 from .fake_runs import FAKES, write_fake
 
 
-def test_the_table_is_printed_and_the_page_written(folders, tmp_path, capsys):
+def test_the_table_is_printed_and_the_page_written(folders, tmp_path, cli):
     page = tmp_path / "deep" / "page.html"
-    assert main(["report", *map(str, folders), "--output", str(page)]) == 0
-    printed = capsys.readouterr().out
+    answer = cli("report", *folders, "--output", page)
+    assert answer.code == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert f"saved in {page}" in printed
-    assert "edst (M=2, S=0.8)" in printed
     for text in ("tiny, 1,234 test samples", "75.00%", "85.00%", "0.4500", "0.400", "2.50"):
-        assert text in printed
-    table, _, _ = printed.partition("saved in")
+        assert text in answer.out
+    table, saved, _ = answer.out.partition(f"saved in {page}")
+    assert saved
+    assert "edst (M=2, S=0.8)" in table
     assert max(map(len, table.splitlines())) <= 100
     tables = page.parent / "page-tables"
     assert {path.name for path in tables.glob("main.*")} == {"main.csv", "main.md", "main.tex"}
@@ -31,20 +30,19 @@ def test_the_table_is_printed_and_the_page_written(folders, tmp_path, capsys):
     assert rows["edst"]["group"] == "one-pass"
 
 
-def test_a_narrow_terminal_shows_fewer_columns(folders, tmp_path, capsys, monkeypatch):
+def test_a_narrow_terminal_shows_fewer_columns(folders, tmp_path, cli, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "60")
-    assert main(["report", *map(str, folders), "-o", str(tmp_path / "page.html")]) == 0
-    printed = capsys.readouterr().out
-    assert "85.00%" in printed
-    assert "75.00%" not in printed
-    assert "2.50" not in printed
+    answer = cli("report", *folders, "-o", tmp_path / "page.html")
+    assert answer.code == 0
+    assert [text in answer.out for text in ("85.00%", "75.00%", "2.50")] == [True, False, False]
 
 
-def test_json_has_stable_keys(folders, tmp_path, capsys):
+def test_json_has_stable_keys(folders, tmp_path, cli):
     page = tmp_path / "page.html"
-    assert main(["report", *map(str, folders), "-o", str(page), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    told = cli("report", *folders, "-o", page, "--json")
+    assert told.code == 0
+    answer = json.loads(told.out)
     assert answer["output"] == str(page)
     assert page.exists()
     assert [row["run"] for row in answer["rows"]] == ["dense", "edst"]
@@ -53,26 +51,29 @@ def test_json_has_stable_keys(folders, tmp_path, capsys):
     assert answer["tables"] == str(tmp_path / "page-tables")
 
 
-def test_tables_go_where_they_are_wanted_and_names_are_no_markup(write_run, tmp_path, capsys):
+def test_tables_go_where_they_are_wanted_and_names_are_no_markup(write_run, tmp_path, cli):
     page, tables = tmp_path / "page.html", tmp_path / "numbers"
-    command = ["report", str(write_run("[red]")), "-o", str(page), "--tables", str(tables)]
-    assert main(command) == 0
-    assert "[red]" in capsys.readouterr().out
+    answer = cli("report", write_run("[red]"), "-o", page, "--tables", tables)
+    assert answer.code == 0
+    assert "[red]" in answer.out
     assert (tables / "member-scores.tex").exists()
     assert not (tmp_path / "page-tables").exists()
 
 
-def test_mistakes_are_one_line_and_code_2_before_any_page(write_run, folders, tmp_path, capsys):
+def test_mistakes_are_one_line_and_code_2_before_any_page(
+    write_run, folders, tmp_path, cli, one_line
+):
     page = tmp_path / "page.html"
     unlike = [write_run("a"), write_run("b", metrics={"samples": 9})]
     for runs, flags, words in (
-        (unlike, [], "these runs have different test sets: a tiny (1,234 samples), b tiny (9); "
-         "report them separately"),
-        (folders, ["--reference", "dst"],
+        (unlike, ["-o", page], "these runs have different test sets: a tiny (1,234 samples), "
+         "b tiny (9); report them separately"),
+        (folders, ["-o", page, "--reference", "dst"],
          "the reference 'dst' is not one of the runs: give one of edst, dense"),
+        *((folders, ["-o", output], ". is a folder: name a file, such as report.html")
+          for output in (".", "")),
     ):  # fmt: skip
-        assert main(["report", *map(str, runs), "-o", str(page), *flags]) == 2
-        assert capsys.readouterr().err == f"freetickets: {words}\n"
+        assert one_line(cli("report", *runs, *flags)) == f"freetickets: {words}"
         assert not page.exists()
 
 
@@ -85,31 +86,22 @@ def test_mistakes_are_one_line_and_code_2_before_any_page(write_run, folders, tm
     ],
 )
 def test_predictions_that_are_damaged_or_others_are_one_line_and_code_2(
-    command, changed, words, tmp_path, capsys, monkeypatch
+    command, changed, words, tmp_path, cli, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     folders = [write_fake(tmp_path, fake, 20, rich=False) for fake in FAKES[:2]]
     path = folders[1] / "predictions" / "cifar10.npz"
     np.savez(path, **{**np.load(path), **changed})
-    assert main([command, *map(str, folders)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"freetickets: {path} {words}")
-    assert error.count("\n") == 1
+    answer = cli(command, *folders)
+    assert answer.code == 2
+    assert answer.err.startswith(f"freetickets: {path} {words}")
+    assert answer.err.count("\n") == 1
 
 
-def test_without_matplotlib_the_table_still_comes(folders, tmp_path, capsys, monkeypatch):
+def test_without_matplotlib_the_table_still_comes(folders, tmp_path, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["report", *map(str, folders), "-o", str(tmp_path / "page.html")]) == 2
-    printed = capsys.readouterr()
-    assert "85.00%" in printed.out
-    assert printed.err == (
-        "freetickets: drawing figures needs an extra: pip install 'freetickets[report]'\n"
-    )
-
-
-@pytest.mark.parametrize("output", [".", ""])
-def test_a_page_that_would_be_a_folder_is_told_before_the_work(output, folders, capsys):
-    assert main(["report", *map(str, folders), "-o", output]) == 2
-    printed = capsys.readouterr()
-    assert printed.err == "freetickets: . is a folder: name a file, such as report.html\n"
-    assert printed.out == ""
+    answer = cli("report", *folders, "-o", tmp_path / "page.html")
+    assert answer.code == 2
+    assert "85.00%" in answer.out
+    needs = "drawing figures needs an extra: pip install 'freetickets[report]'"
+    assert answer.err == f"freetickets: {needs}\n"

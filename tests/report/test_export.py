@@ -9,21 +9,14 @@ from freetickets.report.export import as_csv, as_latex, as_markdown, write_table
 from freetickets.report.page import Page
 from freetickets.report.parts import Folded, Section, Table, TableCell, Text
 
+NUMBERS = (("50.0%", 0.501, "best"), ("–",), ("1%", 0.01)), (
+    ("60.0%", 0.6, "second"), ("0.2", 0.2), ("2%", 0.02),
+)  # fmt: skip
 TABLE = Table(
     ["run", "Acc ↑", "NLL ↓", "Acc ↑"],
     [
-        [
-            TableCell("a_b"),
-            TableCell("50.0%", 0.501, "best"),
-            TableCell("–"),
-            TableCell("1%", 0.01),
-        ],
-        [
-            TableCell("c&d"),
-            TableCell("60.0%", 0.6, "second"),
-            TableCell("0.2", 0.2),
-            TableCell("2%", 0.02),
-        ],
+        [TableCell(name), *(TableCell(*each) for each in numbers)]
+        for name, numbers in zip(("a_b", "c&d"), NUMBERS, strict=True)
     ],
     [("", 1), ("ensemble", 2), ("member", 1)],
     [("one-pass", 1), ("multi-pass", 1)],
@@ -92,15 +85,9 @@ def test_no_name_is_a_formula_in_a_spreadsheet_or_an_option_of_the_row_before_in
 
 
 def test_every_table_of_a_page_becomes_three_files(tmp_path):
-    page = Page(
-        "P",
-        "L",
-        [
-            Section("One", "How.", TABLE, "one"),
-            Section("Two", "How.", Folded("open", TABLE), "two"),
-            Section("Three", "How.", Text("b"), "three"),
-        ],
-    )
+    bodies = {"one": TABLE, "two": Folded("open", TABLE), "three": Text("b")}
+    sections = [Section(key.title(), "How.", body, key) for key, body in bodies.items()]
+    page = Page("P", "L", sections)
     written = write_tables(page, tmp_path / "tables")
     assert sorted(path.name for path in written) == [
         *("one.csv", "one.md", "one.tex", "two.csv", "two.md", "two.tex")

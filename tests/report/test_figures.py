@@ -28,10 +28,6 @@ def panels(runs):
     return [*cost_against_quality(runs), *members_and_ensembles(runs), *training[0], *training[1]]
 
 
-def test_panels_are_sound(panels):
-    assert_sound(panels)
-
-
 def test_equal_runs_give_equal_bytes_whatever_the_users_own_settings_are(runs, panels):
     import matplotlib
 
@@ -42,7 +38,8 @@ def test_equal_runs_give_equal_bytes_whatever_the_users_own_settings_are(runs, p
     assert matplotlib.rcParams["text.parse_math"]
 
 
-def test_the_phases_tickets_escapes_and_explored_share_of_a_run_are_named(panels):
+def test_panels_are_sound_and_name_phases_tickets_escapes_and_the_explored_share(panels):
+    assert_sound(panels)
     for panel in panels[4:6]:
         assert {"explore", "refine 1", "refine 2", "ticket", "escape"} <= set(texts(panel))
     for panel in panels[6:8]:

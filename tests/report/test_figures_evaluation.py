@@ -101,38 +101,26 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
     figures = {
         "reliability": (scores.reliability_diagrams, lambda: reliability(values(15))),
         "disagreement": (breakdowns.disagreement_heatmaps, lambda: values(members, members)),
-        "transfer": (
-            lambda it: breakdowns.transfer_heatmaps(it, "FGSM"),
-            lambda: values(members, members),
-        ),
-        "classes": (
-            lambda it: class_breakdown(labels, it),
-            lambda: ClassScores(values(classes), values(classes)),
-        ),
+        "transfer": (lambda it: breakdowns.transfer_heatmaps(it, "FGSM"),
+                     lambda: values(members, members)),
+        "classes": (lambda it: class_breakdown(labels, it),
+                    lambda: ClassScores(values(classes), values(classes))),
         "roc": (lambda it: roc_curves({"svhn": it}), roc),
-        "novelty": (
-            lambda it: scores.novelty_histograms({"svhn": it}),
-            lambda: unknown(values(99), values(50)),
-        ),
-        "corruptions": (
-            lambda it: breakdowns.corruption_heatmaps(it, ACCURACY),
-            lambda: (kinds, severities, values(types, 5)),
-        ),
-        "severity": (
-            lambda it: scores.severity_curves(severities, it),
-            lambda: {key: values(5) for key in ("accuracy", "nll", "ece")},
-        ),
+        "novelty": (lambda it: scores.novelty_histograms({"svhn": it}),
+                    lambda: unknown(values(99), values(50))),
+        "corruptions": (lambda it: breakdowns.corruption_heatmaps(it, ACCURACY),
+                        lambda: (kinds, severities, values(types, 5))),
+        "severity": (lambda it: scores.severity_curves(severities, it),
+                     lambda: {key: values(5) for key in ("accuracy", "nll", "ece")}),
         "attacks": (lambda it: attack_bars(it, "FGSM"), lambda: attack(*values(4).tolist())),
         "features": (breakdowns.feature_curves, by_layer),
         "densities": (layer_densities, by_layer),
         "trajectories": (trajectories, lambda: paths),
         "size": (size_curves, sizes),
-        "sparsity": (
-            scores.sparsity_curves,
-            lambda: EnsembleCurve([0.5, 0.8], values(2), values(2), kl=values(2)),
-        ),
+        "sparsity": (scores.sparsity_curves,
+                     lambda: EnsembleCurve([0.5, 0.8], values(2), values(2), kl=values(2))),
         "risk": (risk_curves, risk),
-    }
+    }  # fmt: skip
     drawn = {key: figures[key] for key in only or figures}
     return {key: draw({name: make() for name in names}) for key, (draw, make) in drawn.items()}
 
@@ -209,6 +197,38 @@ def test_a_heat_map_shows_every_number_given():
     assert breakdowns.write_share(1.0) == "100"
 
 
+X_AND_Y = [("x", 0.1), ("y", 0.2)]
+NOVEL = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
+
+
+@pytest.mark.parametrize(
+    ("panels", "shown"),
+    [
+        (  # cells of unknown value stay empty
+            lambda: breakdowns.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM"),
+            [{"50.0", "25.0", "12.5", "–", "accuracy (%) under FGSM"}],
+        ),
+        (
+            lambda: scores.novelty_histograms({"svhn": NOVEL, "noise": NOVEL}),
+            [{name, "a", "b", "novelty (higher is more unknown)"} for name in ("svhn", "noise")],
+        ),
+        (
+            lambda: attack_bars(
+                {"a": attack(0.95, 0.301, 0.35, 0.4), "b": attack(0.9, NAN, NAN, NAN)}, "FGSM"
+            ),
+            [{"a  95.0% → 35.0% (30.1–40.0)", "b  90.0% → ?% (?–?)", "accuracy under FGSM"}],
+        ),
+        (  # runs of equal densities share a line
+            lambda: layer_densities({"a": X_AND_Y, "b": X_AND_Y, "c": [("x", 1.0), ("y", 1.0)]}),
+            [{"a = b", "c"}],
+        ),
+    ],
+)
+def test_each_panel_names_what_it_shows(panels, shown):
+    for panel, words in zip(panels(), shown, strict=True):
+        assert words <= set(texts(panel))
+
+
 def test_heat_maps_of_all_runs_share_a_scale():
     panels = breakdowns.disagreement_heatmaps(
         {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
@@ -227,12 +247,6 @@ def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
     assert [text for text in texts(panel) if "." in text] == ["0.312"]
     (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
     assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
-
-
-def test_cells_of_unknown_value_stay_empty():
-    (panel,) = breakdowns.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM")
-    assert {"50.0", "25.0", "12.5", "–"} <= set(texts(panel))
-    assert "accuracy (%) under FGSM" in texts(panel)
 
 
 def test_10_classes_are_all_shown_with_a_dot_a_run():
@@ -266,26 +280,12 @@ def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
     assert len(panel) < 20_000
 
 
-def test_novelty_is_drawn_for_each_set_and_run():
-    found = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
-    panels = scores.novelty_histograms({"svhn": found, "noise": found})
-    for panel, name in zip(panels, ("svhn", "noise"), strict=True):
-        assert {name, "a", "b", "novelty (higher is more unknown)"} <= set(texts(panel))
-
-
 def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
     curves = {"a": {"accuracy": [0.9, 0.8, NAN], "nll": [0.1, 0.2, 0.3]}, "b": {"nll": [1, 2, 3]}}
     accuracy, nll = scores.severity_curves([1, 2, 3], curves)
     assert marks(accuracy, "blue") == 2 + 1
     assert "b" not in texts(accuracy)
     assert marks(nll, "vermillion") == 3 + 1
-
-
-def test_attack_bars_state_the_given_accuracies():
-    found = {"a": attack(0.95, 0.301, 0.35, 0.4), "b": attack(0.9, NAN, NAN, NAN)}
-    (panel,) = attack_bars(found, "FGSM")
-    told = {"a  95.0% → 35.0% (30.1–40.0)", "b  90.0% → ?% (?–?)", "accuracy under FGSM"}
-    assert told <= set(texts(panel))
 
 
 def test_runs_of_other_layers_get_a_panel_of_their_own():
@@ -295,12 +295,6 @@ def test_runs_of_other_layers_get_a_panel_of_their_own():
     assert {"z", "c"} <= set(texts(second))
     assert "a" not in texts(second)
     assert len(layer_densities(curves)) == 2
-
-
-def test_runs_of_equal_densities_share_a_line():
-    layers = [("x", 0.1), ("y", 0.2)]
-    (panel,) = layer_densities({"a": layers, "b": layers, "c": [("x", 1.0), ("y", 1.0)]})
-    assert {"a = b", "c"} <= set(texts(panel))
 
 
 def test_of_60_layers_as_many_are_named_as_there_is_room_for():

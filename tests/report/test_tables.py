@@ -34,34 +34,16 @@ def column(key):
 def test_a_row_has_the_numbers_of_its_run(rows):
     row = rows[0].as_dict()
     row.pop("folder")
-    assert row == pytest.approx(
-        {
-            "run": "edst",
-            "method": "edst",
-            "description": "edst (M=2, S=0.8)",
-            "kind": "one-pass",
-            "model": "mlp-30",
-            "dataset": "tiny",
-            "samples": 1234,
-            "tickets": 2,
-            "sparsity": 0.8,
-            "corruptions": None,
-            "member_accuracy": 0.75,
-            "member_nll": 0.55,
-            "member_ece": 0.03,
-            "accuracy": 0.85,
-            "nll": 0.45,
-            "ece": 0.02,
-            **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
-            **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
-            "train_flops": 0.4,
-            "growth_flops": 0.003,
-            "test_flops": 0.4,
-            "training_runs": 1,
-            "seconds": 12.0,
-            "ticket_mb": 2.5,
-        }
-    )
+    assert row == pytest.approx({
+        "run": "edst", "method": "edst", "description": "edst (M=2, S=0.8)", "kind": "one-pass",
+        "model": "mlp-30", "dataset": "tiny", "samples": 1234, "tickets": 2, "sparsity": 0.8,
+        "corruptions": None, "member_accuracy": 0.75, "member_nll": 0.55, "member_ece": 0.03,
+        "accuracy": 0.85, "nll": 0.45, "ece": 0.02,
+        **dict.fromkeys(("c_accuracy", "c_nll", "c_ece", "c_ece_pooled")),
+        **dict.fromkeys(("a_accuracy", "a_nll", "a_ece")),
+        "train_flops": 0.4, "growth_flops": 0.003, "test_flops": 0.4, "training_runs": 1,
+        "seconds": 12.0, "ticket_mb": 2.5,
+    })  # fmt: skip
 
 
 def test_every_column_shows_a_number_of_the_row(rows):

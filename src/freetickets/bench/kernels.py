@@ -213,7 +213,7 @@ def conv_sides(
         found[_sparse(density)] = our_sides(conv.geometry, weight, mask, x, gradient, ways)
     for name, layout in zip(_PYTORCH, (torch.contiguous_format, torch.channels_last), strict=True):
         tensors = [tensor.contiguous(memory_format=layout) for tensor in (weight, x, gradient)]
-        found[name] = _dense_sides(conv.geometry, *tensors)
+        found[name] = dense_sides(conv.geometry, *tensors)
     return {
         direction: {name: sides[place] for name, sides in found.items()}
         for place, direction in enumerate(_DIRECTIONS)
@@ -240,7 +240,8 @@ def our_sides(
     ]
 
 
-def _dense_sides(geometry: Geometry, weight: Tensor, x: Tensor, gradient: Tensor) -> list[Side]:
+def dense_sides(geometry: Geometry, weight: Tensor, x: Tensor, gradient: Tensor) -> list[Side]:
+    """The same in PyTorch, where nothing is skipped."""
     stride, padding = geometry.stride, geometry.padding
 
     def backward(which: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..kernels.library import Geometry, LayerStruct, MapsStruct, available, native
+from .kernels import dense_sides
 from .step import CIFAR, Step
 from .timing import Ratio, Settings, interleave
 
@@ -90,20 +91,16 @@ def layers(settings: Settings) -> Iterator[Ratio | str]:
 def operators(settings: Settings) -> Iterator[Ratio | str]:
     """How many of PyTorch's operators a masked step calls beyond those of a dense one."""
     model = settings.tiny("wrn-28-10")
-    counts = {}
-    steps = (
-        ("masked", Step(model, 2, _SPARSITY, "masked", fused=False)),
-        ("dense", Step(model, 2, fused=False)),
-    )
-    for side, step in steps:
+    counts = []
+    for step in (Step(model, 2, fused=False), Step(model, 2, _SPARSITY, "masked", fused=False)):
         step()
         with _Counter() as counter:  # type: ignore[no-untyped-call]
             step()
-        counts[side] = counter.count
-    beyond = counts["masked"] - counts["dense"]
+        counts.append(counter.count)
+    dense, masked = counts
     yield (
-        f"operators called in a step of {model}: {counts['dense']} dense, {counts['masked']} "
-        f"masked, {beyond} beyond ({beyond / counts['dense']:.2f})"
+        f"operators called in a step of {model}: {dense} dense, {masked} masked, {masked - dense} "
+        f"beyond ({masked / dense - 1:.2f})"
     )
 
 
@@ -256,22 +253,17 @@ def _bounds(threads: int, repeats: int) -> tuple[float, float]:
 def _dense_seconds(name: str, layer: _Layer) -> float:
     """What PyTorch's dense kernel takes for the same direction."""
     x = torch.randn(layer.samples, layer.geometry.shape[1], *layer.source)
-    weight = torch.randn(layer.geometry.shape)
-    settings = (layer.geometry.stride, layer.geometry.padding)
-    y = torch.nn.functional.conv2d(x, weight, None, *settings)
-    if name == "ft_linear_backward":
+    weight, geometry = torch.randn(layer.geometry.shape), layer.geometry
+    y = torch.nn.functional.conv2d(x, weight, None, geometry.stride, geometry.padding)
+    if name.startswith("ft_linear"):
         x, y, weight = x.flatten(1), y.flatten(1), weight.flatten(1)
+        if name == "ft_linear":
+            return _median(lambda: x @ weight.t())
         return _median(lambda: (y @ weight, y.t() @ x)) / 2
-    if name == "ft_linear":
-        x, weight = x.flatten(1), weight.flatten(1)
-        return _median(lambda: x @ weight.t())
+    forward, input_gradient, weight_gradient = dense_sides(geometry, weight, x, y)
     if "forward" in name:
-        return _median(lambda: torch.nn.functional.conv2d(x, weight, None, *settings))
-    mask = [name == "ft_input_gradient", "weight" in name or "winograd" in name, False]
-    more = ([1, 1], False, [0, 0], 1, mask)
-    return _median(
-        lambda: torch.ops.aten.convolution_backward(y, x, weight, None, *settings, *more)
-    )
+        return _median(forward)
+    return _median(input_gradient if name == "ft_input_gradient" else weight_gradient)
 
 
 def _median(side: Callable[[], Any]) -> float:

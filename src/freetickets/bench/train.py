@@ -97,9 +97,8 @@ def edst(settings: Settings) -> Iterator[Ratio | str]:
     timings = interleave({**sides, **loop, **_dense_steps(model, batch)}, settings.few_repeats)
     yield _our_dense(timings, model, batch)
     for side, (tickets, sparsity, limits) in zip(sides, _ENSEMBLES, strict=True):
-        steps = _steps(tickets)
+        steps, about = _steps(tickets), f"{model}, batch {batch}, S={sparsity}"
         what = f"training a whole EDST ensemble of {tickets} ({steps:g} x the steps)"
-        about = f"{model}, batch {batch}, S={sparsity}"
         what += " / ONE dense model"
         yield from _beside_dense(timings, side, what, about, steps, limits.here)
     tickets, sparsity, _ = _ENSEMBLES[0]
@@ -153,8 +152,7 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
             **_dense_steps(model, batch, shape),
         }
         timings = interleave(sides, settings.repeats)
-        about = f"{model}, batch {batch}, S=0.8"
-        what = "sparse step / dense step"
+        about, what = f"{model}, batch {batch}, S=0.8", "sparse step / dense step"
         yield from _beside_dense(timings, "sparse", what, about, limits=limits.here)
         what = f"sparse step {_LOOP} / dense step"
         yield next(_beside_dense(timings, _LOOP, what, f"{about}, backend auto"))
@@ -165,10 +163,9 @@ def _beside_dense(
     limits: Limits = NO_LIMITS,
 ) -> Iterator[Ratio]:  # fmt: skip
     """A side beside the dense one in PyTorch, for which the limits are, and beside our own."""
-    pair = versus(timings, side, [_THEIRS])
-    yield compare(f"{what} in PyTorch ({about})", pair, limits, factor)
-    pair = versus(timings, side, [_OURS])
-    yield compare(f"{what} on our kernels ({about})", pair, NO_LIMITS, factor)
+    others = ("in PyTorch", _THEIRS, limits), ("on our kernels", _OURS, NO_LIMITS)
+    for where, other, own in others:
+        yield compare(f"{what} {where} ({about})", versus(timings, side, [other]), own, factor)
 
 
 def _dense_steps(model: str, batch: int, shape: tuple[int, ...] = CIFAR) -> dict[str, Step]:

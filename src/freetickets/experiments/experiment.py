@@ -5,12 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import resources
 from typing import Any, TypeVar
 
 from ..methods import Method
-from ..reading import Count
+from ..reading import Count, parse_yaml
 
 Kind = TypeVar("Kind")
+
+
+def own_yaml(name: str) -> Any:
+    """What a YAML file of this package says."""
+    text = (resources.files(__package__) / name).read_text(encoding="utf-8")
+    return parse_yaml(text, name, aliases=True)
 
 
 def joined(one: Kind, other: Kind) -> Kind:

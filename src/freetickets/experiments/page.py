@@ -22,7 +22,7 @@ from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
 from .claims import Verdict, judge, marked, tally
-from .experiment import Cell, Experiment
+from .experiment import Cell, Experiment, own_yaml
 from .reading import PARTS
 from .results import Results, as_csv
 from .scales import SCALES
@@ -30,24 +30,7 @@ from .scales import SCALES
 # How the panels of a figure stand in its file.
 _ABREAST, _GAP = 2, 18
 
-CELLS = (
-    "Each cell is one training of a table, shared by all tables that have it; runs are cells times "
-    "seeds."
-)
-READING = (
-    "Mean ± standard deviation over seeds; in brackets the paper's number. Accuracies are in per "
-    "cent; FLOPs are multiples of one dense training, or of one dense network's prediction."
-)
-RULE = (
-    "A claim is supported where every difference that it speaks of is more than two standard "
-    "errors on its side, contradicted where any is as far on the other, and undecided within "
-    "noise. Differences are of the first named minus the second, so a lower NLL is below 0; costs "
-    "are ratios. Errors are over shared seeds; with one seed, over test samples, which does not "
-    'show what another training would give. "As good" and "differ little" allow half a point of '
-    "accuracy and 0.02 of NLL. Of few seeds this is weak evidence: where nothing differs, chance "
-    "takes a difference beyond two standard errors in 18 % of cases with three seeds and in 30 % "
-    "with two, and a claim with many differences is easily contradicted by one of them."
-)
+_TEXTS: dict[str, dict[str, str]] = own_yaml("sections.yaml")
 
 
 def write(
@@ -119,11 +102,13 @@ def make_page(
     counts = tally(verdict.outcome for _, verdict in verdicts)
     checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
     notes = Items([Item(note) for note in tables.substitute_notes(results)])
-    stands = Stack([tables.substitutes_table(experiments, results), notes])
-    judged = Stack([Text(checks, "strong"), tables.verdict_table(verdicts)])
+    summary = {
+        "stands": Stack([tables.substitutes_table(experiments, results), notes]),
+        "verdicts": Stack([Text(checks, "strong"), tables.verdict_table(verdicts)]),
+    }
     sections = [
-        Section("What stood for the paper's data and networks", CELLS, stands, "stands", "Summary"),
-        Section("Verdicts on the paper's claims", RULE, judged, "verdicts", "Summary"),
+        Section(**_TEXTS[key], body=body, key=key, chapter="Summary")
+        for key, body in summary.items()
     ]
     for experiment in experiments:
         parts: list[Part] = [Text(f"freetickets reproduce {experiment.name}{flag}", "code")]
@@ -136,7 +121,9 @@ def make_page(
             parts.append(Folded("Notes", Items([Item(note) for note in told])))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
         title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
-        sections.append(Section(title, READING, Stack(parts), key, kind))
+        sections.append(
+            Section(title, **_TEXTS["tables"], body=Stack(parts), key=key, chapter=kind)
+        )
         sections += gallery.sections(experiment)
     title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
     hours = tables.total_hours(results.records.values())

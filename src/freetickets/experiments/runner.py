@@ -51,6 +51,7 @@ class CellProgress(Display):
     def __init__(self, quiet: bool = False) -> None:
         super().__init__(quiet)
         self.finished = 0  # not counting those that were done before
+        self.failed: dict[str, str] = {}  # with the reason
         self._place = self._total = 0
         self._weights: list[float] = []
         self._spent = self._began = 0.0
@@ -85,6 +86,7 @@ class CellProgress(Display):
 
     def fail(self, name: str, reason: str) -> None:
         """Says that a cell could not be finished, even when quiet."""
+        self.failed[name] = reason
         self.warn(f"{self._next()} {name} failed: {reason}")
 
     def inside(self) -> Reporter:
@@ -196,13 +198,15 @@ class Runner:
         with progress.over(weights, done):
             try:
                 if launch is None:
-                    return self._one_by_one(left, progress)
-                return self._side_by_side(left, progress, launch, command)
+                    self._one_by_one(left, progress)
+                else:
+                    self._side_by_side(left, progress, launch, command)
             except (StoppedError, KeyboardInterrupt):
                 finished = sum(done) + progress.finished
                 raise StoppedError(
                     f"stopped: {finished} of {len(tasks)} cells are finished; run the command again"
                 ) from None
+        return progress.failed
 
     def _cost(self, task: CellTask) -> float:
         try:
@@ -210,8 +214,7 @@ class Runner:
         except FreeTicketsError:
             return 0.0  # it will be told when its turn comes
 
-    def _one_by_one(self, tasks: Iterable[CellTask], progress: CellProgress) -> dict[str, str]:
-        failed: dict[str, str] = {}
+    def _one_by_one(self, tasks: Iterable[CellTask], progress: CellProgress) -> None:
         for task in tasks:
             progress.begin(task.name)
             try:
@@ -219,17 +222,14 @@ class Runner:
             except StoppedError:
                 raise
             except Exception as error:  # whatever it is: the other cells are worth having
-                failed[task.name] = reason(error)
-                progress.fail(task.name, failed[task.name])
+                progress.fail(task.name, reason(error))
             else:
                 progress.end(task.name, record)
-        return failed
 
     def _side_by_side(
         self, tasks: Iterable[CellTask], progress: CellProgress, launch: Launcher,
         command: Sequence[str],
-    ) -> dict[str, str]:  # fmt: skip
-        failed: dict[str, str] = {}
+    ) -> None:  # fmt: skip
         by_name, logs = {task.name: task for task in tasks}, self.folder / _LOGS
         assignments = [
             Assignment(name, (*command, name), logs / f"{task.cell.name}-{task.seed}.txt")
@@ -244,7 +244,6 @@ class Runner:
                     assert record is not None
                     progress.end(name, record)
                 elif news.kind == "failed":
-                    failed[name] = news.text
                     progress.fail(name, news.text)
                 elif news.kind == "again" or news.text.startswith("warning: "):
                     progress.warn(f"{name}: {news.text.removeprefix('warning: ')}")
@@ -252,7 +251,6 @@ class Runner:
                     progress.line(f"{name}: {news.text}")
         with contextlib.suppress(OSError):
             logs.rmdir()
-        return failed
 
     def run(self, task: CellTask, progress: CellProgress | None = None) -> dict[str, Any]:
         """Trains a task or goes on with it, measures it, writes its result and returns it."""

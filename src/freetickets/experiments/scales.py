@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import Config
 from ..methods import Setting, get_recipe
-from .experiment import Cell, Experiment
+from ..reading import read
+from .experiment import Cell, Experiment, own_yaml
 
 # The seeds of a cell's trainings count up from the first: the next cell's must not meet them.
 _SEEDS_APART = 1000
+
+_GIVEN = ("recipe", "batch_size", "lr", "augmentation")  # of a substitute, as `Config` calls them
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,8 @@ class Scale:
         """The settings of one training of a cell; `free` are more, on which no result depends."""
         substitute, own = self.substitutes[cell.dataset], dict(cell.settings)
         settings: dict[str, Any] = {
-            **{name: getattr(substitute, name) for name in ("recipe", "batch_size", "lr")},
-            "epochs": substitute.epochs(cell), "augmentation": substitute.augmentation,
-            **substitute.settings, **own, **free,
+            **{each: getattr(substitute, each) for each in _GIVEN},
+            "epochs": substitute.epochs(cell), **substitute.settings, **own, **free,
         }  # fmt: skip
         if "epochs" in own:  # no multiple of a dense training's any more
             settings.setdefault("dense_epochs", substitute.dense_epochs)
@@ -117,41 +119,7 @@ class Scale:
         )  # fmt: skip
 
 
-# --- the numbers
-
-_SMOKE = Substitute(
-    DataPart("fashion-mini", train=200, test=40, pool=2), "cifar", "cnn-4",
-    dense_epochs=2.5,  # 57 steps: half a cycle of FGE is 1/56 of it, and at least one
-    batch_size=8, lr=0.05, interval=5,
-)  # fmt: skip
-_SMOKE_MLP = replace(_SMOKE, model="mlp-16-16")
-
-_SMALL_FASHION = Substitute(
-    DataPart("fashion-mini", train=2000), "cifar", "mlp-512-512",
-    dense_epochs=40, batch_size=64, lr=0.05, interval=150, samples=500, trajectory=2,
-)  # fmt: skip
-
-# Few images for a network of 1,800,000 weights, so that a fifth of them can do as well, and small
-# batches, for new weights need some hundred steps; the rate goes with the root of the batch. Looked
-# for with 10,000 other training images in the test set's place until EDST beat the dense network:
-# docs/reproduce.md has the search, what it can't show, and convolutional networks that decide less.
-_SMALL_CIFAR10 = Substitute(
-    DataPart("cifar10", train=4000, pool=2), "cifar", "mlp-1024-1024",
-    dense_epochs=100, batch_size=64, lr=0.07, interval=100, augmentation="reflect-crop-flip",
-    samples=500, trajectory=5, fallback=_SMALL_FASHION,
-)  # fmt: skip
-
-_SCALES = (
-    Scale("smoke", "seconds per cell, on embedded data: shows that everything runs, measures "
-        "nothing", {"cifar10": _SMOKE, "cifar100": _SMOKE_MLP,
-        "imagenet": replace(_SMOKE_MLP, recipe="imagenet", natural=True)}, most_seeds=2),
-    Scale("small", "hours on 2 CPU cores: a part of CIFAR-10, embedded data for the others",
-        {"cifar10": _SMALL_CIFAR10, "cifar100": _SMALL_FASHION,
-        "imagenet": replace(_SMALL_FASHION, recipe="imagenet")}),
-    Scale("paper", "the paper's own settings, for GPUs", {
-        name: Substitute(DataPart(name), "imagenet" if name == "imagenet" else "cifar")
-        for name in ("cifar10", "cifar100", "imagenet")}),
-)  # fmt: skip
+_SCALES: tuple[Scale, ...] = read(tuple[Scale, ...], own_yaml("scales.yaml"))
 SCALES = {scale.name: scale for scale in _SCALES}
 
 # What of a substitute a result depends on, beside the settings of its training.

@@ -17,6 +17,7 @@ from .. import metrics
 from ..data import get_spec
 from ..errors import FreeTicketsError
 from ..evaluation import Predictions
+from ..evaluation.results import Evaluation
 from ..metrics import Difference
 from ..metrics.score import MAIN_SCORES
 from ..predictions import REMAKE
@@ -166,10 +167,10 @@ class Comparison:
         analyses = {run.name: analysis for run in runs if (analysis := analyse(run)) is not None}
         return cls(runs, find_reference(runs, reference), analyses)
 
-    def each(self, part: str) -> dict[str, Any]:
-        """A part of each analysis, by the name of the run; of those that have it."""
-        found = {name: getattr(analysis, part) for name, analysis in self.analyses.items()}
-        return {name: value for name, value in found.items() if value is not None}
+    @property
+    def results(self) -> dict[str, Evaluation]:
+        """What was evaluated of each run, by its name."""
+        return {run.name: run.results for run in self.runs}
 
     @property
     def has_classes(self) -> bool:
@@ -180,6 +181,12 @@ class Comparison:
     def names(self) -> list[str]:
         """Of all runs: figures that show some of them keep the colour of each."""
         return [run.name for run in self.runs]
+
+
+def each_part(of: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """A part of each analysis or evaluation, by the name of the run; of those that have it."""
+    found = {name: getattr(it, part) for name, it in of.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def find_reference(runs: Sequence[RunSummary], wanted: str | None = None) -> RunSummary:

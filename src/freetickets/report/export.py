@@ -11,25 +11,13 @@ from .page import Page
 from .parts import ABSENT, Folded, Table, TableCell
 
 _LATEX = {
-    "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "↑": r"($\uparrow$)",
-    "↓": r"($\downarrow$)",
-    "–": "--",
-    "…": r"\dots{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "Δ": r"$\Delta$",
-    "ε": r"$\varepsilon$",
-    "\N{MINUS SIGN}": "$-$",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    # After the end of a row these would be taken for its options.
-    "[": "{[}",
-    "*": "{*}",
-}
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "↑": r"($\uparrow$)", "↓": r"($\downarrow$)", "–": "--", "\N{MINUS SIGN}": "$-$", "±": r"$\pm$",
+    "×": r"$\times$", "Δ": r"$\Delta$", "ε": r"$\varepsilon$", "…": r"\dots{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
+    "[": "{[}", "*": "{*}",  # after the end of a row these would be taken for its options
+}  # fmt: skip
 _LATEX_MARKS = {
     "": "{}",
     "best": r"\textbf{{{}}}",

@@ -25,43 +25,24 @@ class Page:
 
     def html(self) -> str:
         """The page as HTML; equal content gives equal text."""
-        css, script = (
-            (resources.files(__package__) / name).read_text(encoding="utf-8")
-            for name in ("page.css", "page.js")
+        template, css, script = (
+            (resources.files(__package__) / f"page.{kind}").read_text(encoding="utf-8")
+            for kind in ("html", "css", "js")
         )
-        # Never dark in print: paper is white.
-        light, dark = css_variables(dark=False), css_variables(dark=True)
-        # Lets the browser load nothing from anywhere, and run this script only.
+        # The browser is to load nothing from anywhere, and to run this script only.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-        policy += f"; script-src 'sha256-{digest}'"
-        sections = "\n".join(section.html() for section in self.sections)
-        return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(self.title)}</title>
-<link rel="icon" href="data:,">
-<style>
-:root {{ {light} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
-{css}</style>
-</head>
-<body>
-<header>
-<h1>{escape(self.title)}</h1>
-<p>{escape(self.lead)}</p>
-</header>
-{_contents(self.sections)}<main>
-{sections}
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
+        return template.format(
+            title=escape(self.title),
+            lead=escape(self.lead),
+            contents=_contents(self.sections),
+            sections="\n".join(section.html() for section in self.sections),
+            digest=digest,
+            # Never dark in print: paper is white.
+            light=css_variables(dark=False),
+            dark=css_variables(dark=True),
+            css=css,
+            script=script,
+        )
 
 
 def _contents(sections: Sequence[Section]) -> str:

@@ -6,23 +6,36 @@ What has no data is left out.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
+from statistics import fmean
 from typing import Any, cast
 
 import yaml
 
 from ...metrics.calibration import DEFAULT_BINS
-from ..comparison import LEVEL, REPEATS, Comparison
-from ..figures.scores import members_and_ensembles, reliability_diagrams, risk_curves, size_curves
+from ..comparison import LEVEL, REPEATS, Comparison, each_part
+from ..figures import breakdowns, scores
 from ..parts import Figure, Folded, Section, Shown, Table
 from . import makers
 
 Maker = Callable[[Comparison], Iterable[Shown]]
 
+# Sections that are a figure and nothing else.
 _FIGURES: dict[str, Callable[[Comparison], Sequence[str]]] = {
-    "members": lambda it: members_and_ensembles(it.runs),
-    "ensemble-size": lambda it: size_curves(it.each("sizes"), it.names),
-    "reliability": lambda it: reliability_diagrams(it.each("reliability"), it.names),
-    "risk-coverage": lambda it: risk_curves(it.each("risk"), it.names),
+    "members": lambda it: scores.members_and_ensembles(it.runs),
+    "ensemble-size": lambda it: scores.size_curves(each_part(it.analyses, "sizes"), it.names),
+    "reliability": lambda it: scores.reliability_diagrams(
+        each_part(it.analyses, "reliability"), it.names
+    ),
+    "risk-coverage": lambda it: scores.risk_curves(each_part(it.analyses, "risk"), it.names),
+    "roc": lambda it: scores.roc_curves(makers.unfamiliar(it), it.names),
+    "novelty": lambda it: scores.novelty_histograms(makers.unfamiliar(it), it.names),
+    "layers": lambda it: breakdowns.layer_densities(
+        {run: [(x.name, fmean(x.density)) for x in of.layers] for run, of in it.results.items()},
+        it.names,
+    ),
+    "features": lambda it: breakdowns.feature_curves(
+        {run: [(x.layer, x.kl) for x in of.features] for run, of in it.results.items()}, it.names
+    ),
 }
 
 # By chapter and by key, which may be what the keys of several begin with.

@@ -5,35 +5,24 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import product
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from ... import metrics
 from ...config import Config
-from ...evaluation.results import Attack, Shift, choose_corruptions
+from ...evaluation.results import Attack, choose_corruptions
 from ...evaluation.trajectory import embed, read_trajectory
 from ...metrics import pearson, spearman
+from ...metrics.resampling import Interval
 from ...metrics.score import MAIN_SCORES, MORE_SCORES, column_of, p_text
 from ...predictions import REMAKE, trajectory_files
 from ...reading import damaged
 from ...tasks import CLASSIFICATION
 from .. import comparison as comparing
-from ..comparison import Comparison, EnsembleCurve, Unfamiliar, class_names
-from ..figures import points
+from ..comparison import Comparison, EnsembleCurve, Unfamiliar, class_names, each_part
+from ..figures import breakdowns, points
 from ..figures import scores as figures
-from ..figures.breakdowns import (
-    class_breakdown,
-    corruption_heatmaps,
-    disagreement_heatmaps,
-    feature_curves,
-    layer_densities,
-    transfer_heatmaps,
-)
-from ..figures.points import cost_against_quality
-from ..figures.scores import sparsity_curves
 from ..figures.training import training_curves
 from ..parts import ABSENT, Figure, Folded, Shown, Stack, Table, TableCell, Text, row, score_cells
 from ..run import RunSummary
@@ -67,17 +56,14 @@ def more(comparison: Comparison) -> Iterator[Shown]:
 
 def cost(comparison: Comparison) -> Iterator[Shown]:
     words = {"front": len(comparison.runs) > 1}
-    yield Shown(Figure(cost_against_quality(comparison.runs)), words)
+    yield Shown(Figure(points.cost_against_quality(comparison.runs)), words)
 
 
 def intervals(comparison: Comparison) -> Iterator[Shown]:
     rows = []
     for name, it in comparison.analyses.items():
-        found = [(score, metrics.bootstrap(score, it.ensemble, it.labels)) for score in MAIN_SCORES]
-        numbers = [
-            (each, score.form) for score, of in found for each in (of.value, of.low, of.high)
-        ]
-        rows.append(row(name, *numbers))
+        found = [(metrics.bootstrap(score, it.ensemble, it.labels), score) for score in MAIN_SCORES]
+        rows.append(sum((_interval(of, score.form) for of, score in found), row(name)))
     header = ["run", *(["value", "low", "high"] * len(MAIN_SCORES))]
     groups = [("", 1), *((score.short, 3) for score in MAIN_SCORES)]
     yield Shown(Table(header, rows, groups))
@@ -91,11 +77,9 @@ def differences(comparison: Comparison) -> Iterator[Shown]:
         found = comparing.differences(it.ensemble, base.ensemble, base.labels)
         cells = row(name)
         for score in MAIN_SCORES:
-            gap, form = found.scores[score.key], f"+{score.form}"
-            cells += row((gap.value, form), (gap.low, form), (gap.high, form))
-            cells.append(replace(TableCell.of(gap.p, "g"), text=p_text(gap.p)))
-        p = found.mcnemar
-        rows.append([*cells, replace(TableCell.of(p, "g"), text=p_text(p))])
+            gap = found.scores[score.key]
+            cells += [*_interval(gap, f"+{score.form}"), _told(gap.p, p_text(gap.p))]
+        rows.append([*cells, _told(found.mcnemar, p_text(found.mcnemar))])
     header = ["run", *(["Δ", "low", "high", "p"] * len(MAIN_SCORES)), "p"]
     groups = [("", 1), *((score.short, 4) for score in MAIN_SCORES), ("McNemar", 1)]
     yield Shown(Table(header, rows, groups))
@@ -108,14 +92,6 @@ def training(comparison: Comparison) -> Iterator[Shown]:
         words |= {"escapes": any(it.has("escape") for it in run.log)}
         words |= {"explored": any(it.itop_rate is not None for it in run.log)}
         yield Shown(Figure(training_curves(run, number)), words, f"training-{number + 1}")
-
-
-def layers(comparison: Comparison) -> Iterator[Shown]:
-    found = {
-        run.name: [(each.name, fmean(each.density)) for each in run.results.layers]
-        for run in comparison.runs
-    }
-    yield Shown(Figure(layer_densities(found, comparison.names)))
 
 
 def phases(comparison: Comparison) -> Iterator[Shown]:
@@ -133,17 +109,11 @@ def phases(comparison: Comparison) -> Iterator[Shown]:
 
 
 def settings(comparison: Comparison) -> Iterator[Shown]:
-    yield Shown(
-        Stack(
-            [
-                Folded(
-                    f"{it.name}: {it.description}, {it.config.model}",
-                    Text(it.config.as_yaml(), "pre"),
-                )
-                for it in comparison.runs
-            ]
-        )
-    )
+    folds = [
+        Folded(f"{it.name}: {it.description}, {it.config.model}", Text(it.config.as_yaml(), "pre"))
+        for it in comparison.runs
+    ]
+    yield Shown(Stack(folds))
 
 
 def flops_text(comparison: Comparison) -> str:
@@ -181,11 +151,11 @@ def _corruption_text(comparison: Comparison) -> str:
 
 def member_scores(comparison: Comparison) -> Iterator[Shown]:
     rows, shown = [], comparison.runs[0].results.task.scores
-    for run in comparison.runs:
-        parts = [(f"member {number}", it) for number, it in enumerate(run.results.members, start=1)]
-        if len(run.results.members) > 1:
-            parts += [("member mean", run.results.member_mean), ("ensemble", run.results.ensemble)]
-        rows += [row(run.name, name, *score_cells(it, shown)) for name, it in parts]
+    for run, it in comparison.results.items():
+        parts = [(f"member {number}", found) for number, found in enumerate(it.members, start=1)]
+        if len(it.members) > 1:
+            parts += [("member mean", it.member_mean), ("ensemble", it.ensemble)]
+        rows += [row(run, name, *score_cells(found, shown)) for name, found in parts]
     yield Shown(Table(["run", "predictor", *(score.title for score in shown)], rows))
 
 
@@ -212,7 +182,7 @@ def sparsity(comparison: Comparison) -> Iterator[Shown]:
             [it.member_mean["accuracy"] for it in results],
             kl=kl if np.isfinite(kl).any() else None,
         )
-    yield Shown(Figure(sparsity_curves(curves)))
+    yield Shown(Figure(figures.sparsity_curves(curves)))
 
 
 def correlations(comparison: Comparison) -> Iterator[Shown]:
@@ -236,36 +206,27 @@ def correlations(comparison: Comparison) -> Iterator[Shown]:
 
 def diversity(comparison: Comparison) -> Iterator[Shown]:
     rows = []
-    for run in comparison.runs:
-        if (found := run.results.diversity) is not None:
-            share = run.results.ensemble["accuracy"]
-            gain = 100 * (share - run.results.member_mean["accuracy"])
-            numbers = [(it, ".4f") for it in (found.disagreement, found.kl, found.kl_one_way)]
-            rows.append(row(run.name, *numbers, (share, _SCORES[0].form), (gain, "+.2f")))
+    for name, found in each_part(comparison.results, "diversity").items():
+        results = comparison.results[name]
+        share = results.ensemble["accuracy"]
+        gain = 100 * (share - results.member_mean["accuracy"])
+        numbers = [(it, ".4f") for it in (found.disagreement, found.kl, found.kl_one_way)]
+        rows.append(row(name, *numbers, (share, _SCORES[0].form), (gain, "+.2f")))
     accuracy = f"{_SCORES[0].short} {_SCORES[0].arrow}"
     yield Shown(Table(["run", "disagreement ↑", "KL ↑", "KL, i<j", accuracy, "gain ↑"], rows))
 
 
 def disagreement(comparison: Comparison) -> Iterator[Shown]:
-    found = {run.name: it for run in comparison.runs if (it := run.results.diversity) is not None}
-    panels = disagreement_heatmaps({name: it.disagreement_matrix for name, it in found.items()})
-    kl = {name: it.kl_matrix for name, it in found.items()}
-    yield Shown(Figure([*panels, *disagreement_heatmaps(kl, what="KL divergence")]))
+    found, draw = each_part(comparison.results, "diversity"), breakdowns.disagreement_heatmaps
+    panels = draw(each_part(found, "disagreement_matrix"))
+    yield Shown(Figure([*panels, *draw(each_part(found, "kl_matrix"), what="KL divergence")]))
 
 
 def classes(comparison: Comparison) -> Iterator[Shown]:
-    if found := comparison.each("classes"):
+    if found := each_part(comparison.analyses, "classes"):
         count = next(iter(comparison.analyses.values())).ensemble.shape[-1]
         names = class_names(comparison.runs[0], count)
-        yield Shown(Figure(class_breakdown(names, found, comparison.names)))
-
-
-def features(comparison: Comparison) -> Iterator[Shown]:
-    curves = {
-        run.name: [(each.layer, each.kl) for each in run.results.features]
-        for run in comparison.runs
-    }
-    yield Shown(Figure(feature_curves(curves, comparison.names)))
+        yield Shown(Figure(breakdowns.class_breakdown(names, found, comparison.names)))
 
 
 def trajectories(comparison: Comparison) -> Iterator[Shown]:
@@ -292,7 +253,7 @@ def corruptions(comparison: Comparison) -> Iterator[Shown]:
     shown = [*_SCORES, replace(_SCORES[-1], key="ece_pooled")]
     rows = [
         row(name, of, shift.origin, (shift.samples, ",d"), *score_cells(means, shown))
-        for name, shift in _shifts(comparison).items()
+        for name, shift in each_part(comparison.results, "corrupted").items()
         for of, means in shift.means.items()
     ]
     titles = [f"{it.title} {it.arrow}" for it in shift_columns()]
@@ -300,7 +261,7 @@ def corruptions(comparison: Comparison) -> Iterator[Shown]:
 
 
 def severity(comparison: Comparison) -> Iterator[Shown]:
-    shifts = _shifts(comparison)
+    shifts = each_part(comparison.results, "corrupted")
     found = [shift.severities for shift in shifts.values()]
     severities = max(found, key=found.count, default=())  # of equals, the first
     others = [name for name, shift in shifts.items() if shift.severities != severities]
@@ -316,29 +277,28 @@ def severity(comparison: Comparison) -> Iterator[Shown]:
 
 
 def corruption_types(comparison: Comparison) -> Iterator[Shown]:
-    shifts, score = _shifts(comparison), _SCORES[0]
+    shifts, score = each_part(comparison.results, "corrupted"), _SCORES[0]
     maps = {name: (it.types, it.severities, it.scores[score.key]) for name, it in shifts.items()}
     synthetic = any(shift.frost == "synthetic" for shift in shifts.values())
-    yield Shown(Figure(corruption_heatmaps(maps, score)), {"frost": synthetic})
+    yield Shown(Figure(breakdowns.corruption_heatmaps(maps, score)), {"frost": synthetic})
 
 
 def corruption_scores(comparison: Comparison) -> Iterator[Shown]:
     rows = []
-    for name, shift in _shifts(comparison).items():
-        for (i, kind), (j, severity) in product(
-            enumerate(shift.types), enumerate(shift.severities)
-        ):
-            scores = {key: float(it[i, j]) for key, it in shift.scores.items()}
-            rows.append(row(name, kind, (severity, "d"), *score_cells(scores, _SCORES)))
+    for name, shift in each_part(comparison.results, "corrupted").items():
+        for i, kind in enumerate(shift.types):
+            for j, severity in enumerate(shift.severities):
+                scores = {key: float(it[i, j]) for key, it in shift.scores.items()}
+                rows.append(row(name, kind, (severity, "d"), *score_cells(scores, _SCORES)))
     header = ["run", "type", "severity", *(score.title for score in _SCORES)]
     yield Shown(Folded(f"{len(rows):,} rows", Table(header, rows)))
 
 
 def natural(comparison: Comparison) -> Iterator[Shown]:
     rows = [
-        row(run.name, name, way, *score_cells(scores, _SCORES))
-        for run in comparison.runs
-        for name, ways in run.results.natural.items()
+        row(run, name, way, *score_cells(scores, _SCORES))
+        for run, results in comparison.results.items()
+        for name, ways in results.natural.items()
         for way, scores in ways.items()
     ]
     header = ["run", "set", "classes", *(f"{score.short} {score.arrow}" for score in _SCORES)]
@@ -347,11 +307,11 @@ def natural(comparison: Comparison) -> Iterator[Shown]:
 
 def attacks(comparison: Comparison) -> Iterator[Shown]:
     rows = []
-    for run in comparison.runs:
-        for kind, it in run.results.attacks.items():
-            size = replace(TableCell.of(it.epsilon, "g"), text=_over_255(it.epsilon))
+    for run, results in comparison.results.items():
+        for kind, it in results.attacks.items():
+            size = _told(it.epsilon, _over_255(it.epsilon))
             told = [(each, _SCORES[0].form) for each in (it.clean, it.min, it.mean, it.max)]
-            rows.append(row(run.name, kind, size, (it.steps, "d"), (it.samples, ",d"), *told))
+            rows.append(row(run, kind, size, (it.steps, "d"), (it.samples, ",d"), *told))
     header = "run", "attack", "ε", "steps", "samples", "clean ↑", "min ↑", "mean ↑", "max ↑"
     yield Shown(Table(header, rows))
 
@@ -365,15 +325,15 @@ def attack(comparison: Comparison) -> Iterator[Shown]:
 def transfer(comparison: Comparison) -> Iterator[Shown]:
     def maps(what: str, attacks: Mapping[str, Attack]) -> list[str]:
         several = {name: it.transfer for name, it in attacks.items() if len(it.transfer) > 1}
-        return transfer_heatmaps(several, what)
+        return breakdowns.transfer_heatmaps(several, what)
 
     return _by_attack(comparison, "transfer", maps)
 
 
 def scores(comparison: Comparison) -> Iterator[Shown]:
-    measured = [run for run in comparison.runs if run.results.more]
-    shown = [it for it in MORE_SCORES if any(it.key in run.results.more for run in measured)]
-    rows = [row(run.name, *score_cells(run.results.more, shown)) for run in measured if shown]
+    found = {run: results.more for run, results in comparison.results.items() if results.more}
+    shown = [it for it in MORE_SCORES if any(it.key in more for more in found.values())]
+    rows = [row(run, *score_cells(more, shown)) for run, more in found.items() if shown]
     texts = (f"{it.title[:1].upper()}{it.title[1:]}: {it.caption}." for it in shown)
     table = Table(["run", *(f"{it.title} {it.arrow}" for it in shown)], rows)
     yield Shown(table, {"definitions": " ".join(texts)})
@@ -381,19 +341,19 @@ def scores(comparison: Comparison) -> Iterator[Shown]:
 
 def ood(comparison: Comparison) -> Iterator[Shown]:
     found = [
-        (name, run, run.results.ood[name])
+        (name, run, results.ood[name])
         for name in _sets(comparison)
-        for run in comparison.runs
-        if name in run.results.ood
+        for run, results in comparison.results.items()
+        if name in results.ood
     ]
     keys = ("auroc", "aupr", "fpr95")
     scores = [score for score in _NOVELTY if any(score in it.scores for _, _, it in found)]
     rows = []
     for name, run, unknown in found if scores else ():
-        cells = row(name, run.name, (unknown.samples, ",d"))
+        cells = row(name, run, (unknown.samples, ",d"))
         for score in scores:
             # Of one network the mutual information is 0, whatever it sees.
-            told = score != "mutual_information" or len(run.results.members) > 1
+            told = score != "mutual_information" or len(comparison.results[run].members) > 1
             detection = unknown.scores.get(score) if told else None
             cells += row(*((getattr(detection, key, None), ".4f") for key in keys))
         rows.append(cells)
@@ -403,34 +363,31 @@ def ood(comparison: Comparison) -> Iterator[Shown]:
     yield Shown(Table(["set", "run", "samples", *(titles * len(scores))], rows, groups))
 
 
-def roc(comparison: Comparison) -> Iterator[Shown]:
-    yield Shown(Figure(figures.roc_curves(_unfamiliar(comparison), comparison.names)))
-
-
-def novelty(comparison: Comparison) -> Iterator[Shown]:
-    yield Shown(Figure(figures.novelty_histograms(_unfamiliar(comparison), comparison.names)))
-
-
-def _shifts(comparison: Comparison) -> dict[str, Shift]:
-    return {run.name: it for run in comparison.runs if (it := run.results.corrupted) is not None}
-
-
 def _by_attack(
     comparison: Comparison, key: str, paint: Callable[[str, Mapping[str, Attack]], list[str]]
 ) -> Iterator[Shown]:
     """A figure of each kind of attack; only attacks that were made alike share panels."""
     kinds: dict[str, dict[str, dict[str, Attack]]] = {}
-    for run in comparison.runs:
-        for kind, attack in run.results.attacks.items():
+    for run, results in comparison.results.items():
+        for kind, attack in results.attacks.items():
             what = f"{kind.upper()}, ε {_over_255(attack.epsilon)}"
             if attack.steps is not None and attack.steps != 1:
                 what += f", {attack.steps} steps"
             what += f", {attack.samples:,} samples"
-            kinds.setdefault(kind, {}).setdefault(what, {})[run.name] = attack
+            kinds.setdefault(kind, {}).setdefault(what, {})[run] = attack
     for kind, alike in kinds.items():
         panels = [panel for what, attacks in alike.items() for panel in paint(what, attacks)]
         slug = re.sub("[^a-z0-9]", "-", kind.lower())
         yield Shown(Figure(panels), {"kind": kind.upper()}, f"{key}-{slug}")
+
+
+def _interval(of: Interval, form: str) -> list[TableCell]:
+    return row((of.value, form), (of.low, form), (of.high, form))
+
+
+def _told(value: float, text: str) -> TableCell:
+    """A number in words of its own, by which its column is sorted all the same."""
+    return replace(TableCell.of(value, "g"), text=text)
 
 
 def _over_255(epsilon: float) -> str:
@@ -441,12 +398,12 @@ def _over_255(epsilon: float) -> str:
 
 
 def _sets(comparison: Comparison) -> list[str]:
-    return list(dict.fromkeys(name for run in comparison.runs for name in run.results.ood))
+    return list(dict.fromkeys(name for it in comparison.results.values() for name in it.ood))
 
 
-def _unfamiliar(comparison: Comparison) -> dict[str, dict[str, Unfamiliar]]:
+def unfamiliar(comparison: Comparison) -> dict[str, dict[str, Unfamiliar]]:
     """What was found of each set, by run."""
-    found = comparison.each("unfamiliar").items()
+    found = each_part(comparison.analyses, "unfamiliar").items()
     return {
         name: {run: sets[name] for run, sets in found if name in sets} for name in _sets(comparison)
     }
