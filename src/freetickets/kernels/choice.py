@@ -21,7 +21,7 @@ from ..errors import FreeTicketsError
 from ..reading import damaged, read, read_json
 from ..storage import write_json
 from . import ops, winograd
-from .library import Geometry, instruction_set
+from .library import Geometry, instruction_set, lanes
 
 DIRECTIONS = (ops.FORWARD, ops.INPUT_GRADIENT, ops.WEIGHT_GRADIENT)
 
@@ -199,6 +199,8 @@ def winograd_time(work: Work, direction: int, costs: Costs, *, prepared: bool = 
     height, width = work.geometry.output_size(work.height, work.width)
     if direction == ops.INPUT_GRADIENT:
         height, width = work.height, work.width
+    if last:  # channels lie in the lanes there: those that fill none are multiplied all the same
+        outputs, inputs = (-(-channels // lanes()) * lanes() for channels in (outputs, inputs))
     tiles = 36 * -(-height // 4) * -(-width // 4) * work.samples
     weights = 36 * outputs * inputs * costs.transformed * (0.25 if prepared else 1)
     numbers = tiles * (outputs + inputs) * costs.transform[last]
