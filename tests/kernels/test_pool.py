@@ -19,7 +19,7 @@ def both(x, window, gradient=None):
     for grouped in (False, True):
         leaf = x.clone().requires_grad_()
         if grouped:
-            y = from_groups(max_pool(to_groups(leaf, lanes()), list(window)), len(x))
+            y = from_groups(max_pool(to_groups(leaf, lanes()), list(window))[0], len(x))
         else:
             y = F.max_pool2d(leaf, window)
         y.backward(torch.arange(y.numel()).view(y.shape).float() if gradient is None else gradient)
@@ -68,6 +68,7 @@ def test_nan_is_seen_in_the_result_and_in_the_gradient():
         (nn.MaxPool2d(2, padding=1), False),
         (nn.MaxPool2d(2, dilation=2), False),
         (nn.MaxPool2d(2, ceil_mode=True), False),
+        (nn.MaxPool2d((1, 1)), True),
     ],
     ids=str,
 )
@@ -79,11 +80,11 @@ def test_networks_pool_in_this_way_where_it_is_the_same(pool, ours, noted):
 
 
 def test_it_can_be_differentiated_twice():
-    x = torch.randn(3, 2, 4, 4)
+    x = torch.randn(3, 2, 5, 4)
     found = []
     for pool in (
         lambda x: F.max_pool2d(x, 2),
-        lambda x: from_groups(max_pool(to_groups(x, lanes()), [2, 2]), 3),
+        lambda x: from_groups(max_pool(to_groups(x, lanes()), [2, 2])[0], 3),
     ):
         leaf = x.clone().requires_grad_()
         (first,) = torch.autograd.grad(pool(leaf).pow(3).sum(), leaf, create_graph=True)
@@ -93,12 +94,15 @@ def test_it_can_be_differentiated_twice():
 
 def test_what_does_not_fit_is_refused():
     x = to_groups(torch.randn(3, 2, 4, 4), lanes())
-    y = max_pool(x, [2, 2])
+    y, places = max_pool(x, [2, 2])
     for window in ([5, 1], [0, 2], [2]):
         with pytest.raises(FreeTicketsError, match="have no windows"):
             max_pool(x, window)
-    with pytest.raises(FreeTicketsError, match="pooled maps of"):
-        max_pool_backward(x, y, y[..., :1, :], [2, 2])
+    for gradient, of in ((y[..., :1, :], places), (y, places[..., :1, :])):
+        with pytest.raises(FreeTicketsError, match="pooled maps of"):
+            max_pool_backward(gradient, of, [2, 2], [4, 4])
+    with pytest.raises(FreeTicketsError, match="more than 256"):
+        max_pool(to_groups(torch.randn(1, 1, 17, 16), lanes()), [17, 16])
     with pytest.raises(FreeTicketsError, match="5 dimensions"):
         max_pool(x[0], [2, 2])
 
@@ -113,6 +117,7 @@ def test_what_does_not_fit_is_refused():
         ({"height": 2**40}, "floats in a channel"),
         ({"window_h": 5}, "window"),
         ({"window_w": 0}, "window"),
+        ({"height": 300, "window_h": 257, "window_w": 1}, "256 positions"),
         ({"groups": 2**31 - 1, "channels": 2**24}, "any memory"),
     ],
     ids=str,
@@ -121,6 +126,7 @@ def test_the_kernels_refuse_numbers_that_they_can_not_work_with(function, change
     x = to_groups(torch.randn(3, 2, 4, 4), lanes())
     sizes = {"groups": 1, "lanes": lanes(), "channels": 2, "height": 4, "width": 4}
     pool = PoolStruct(**(sizes | {"window_h": 2, "window_w": 2} | change))
-    maps = [x] * (2 if function == "ft_max_pool" else 4)
+    places = torch.zeros(x.shape, dtype=torch.uint8)
+    maps = [x, x, places] if function == "ft_max_pool" else [places, x, x]
     with pytest.raises(FreeTicketsError, match=words):
         call(function, pool, *maps, 1)

@@ -201,7 +201,7 @@ class Pool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Returns the groups of what the pool makes."""
         if self._window is not None and x.shape[4] > 1:
-            return run(max_pool, x, self._window)
+            return run(max_pool, x, self._window)[0]
         return pooled(self._pool, x)
 
 

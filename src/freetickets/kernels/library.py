@@ -106,16 +106,16 @@ _SIGNATURES = {
     "ft_winograd_forward": "s LMppppippipi", "ft_winograd_gradient": "s LMpppi",
     "ft_normalize": "s Bpppfipppi", "ft_scale": "s Bpppppfipi",
     "ft_normalize_backward": "s Bppppppfiipppi",
-    "ft_max_pool": "s Pppi", "ft_max_pool_backward": "s Pppppi",
+    "ft_max_pool": "s Ppppi", "ft_max_pool_backward": "s Ppppi",
     "ft_to_groups": "s Bppi", "ft_from_groups": "s Bppi",
     "ft_take": "s pnpnppi", "ft_put": "s ppnpni",
 }  # fmt: skip
 
-_INTERFACE = 8  # what `ft_interface` must return: see api.h
+_INTERFACE = 9  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
-# Weights and maps; plans and places; prepared entries.
-_DTYPES = (torch.float32, torch.int32, torch.int64)
+# Weights and maps; plans and places; prepared entries; places in windows.
+_DTYPES = (torch.float32, torch.int32, torch.int64, torch.uint8)
 
 _LARGE = 1 << 19  # floats
 

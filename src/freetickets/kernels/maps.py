@@ -280,7 +280,7 @@ def _pool(func: Callable[..., Any], args: _Arguments, kwargs: _Options) -> Any:
     if type(x) is not Maps or x._groups is None:
         return NotImplemented
     if func is F.max_pool2d and (window := window_of(*settings, **kwargs)) is not None:
-        return Maps(run(max_pool, enter(x), window), x._samples)
+        return Maps(run(max_pool, enter(x), window)[0], x._samples)
     return Maps(pooled(lambda maps: func(maps, *settings, **kwargs), enter(x)), x._samples)
 
 

@@ -82,7 +82,7 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 8; }
+int ft_interface() { return 9; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }
@@ -283,21 +283,23 @@ const char* ft_normalize_backward(const GivenNorm* n, const float* x, const floa
                               dbias, c.threads);
 }
 
-const char* ft_max_pool(const GivenPool* pool, const float* x, float* y, int threads) {
+const char* ft_max_pool(const GivenPool* pool, const float* x, float* y, uint8_t* places, int threads) {
   const Kernels& k = kernels();
   PoolCall c;
   FT_TRY(check(k, pool, threads, c));
   for (const float* memory : {x, static_cast<const float*>(y)}) FT_TRY(check_maps(c.pool.lanes, memory));
-  k.max_pool(c.pool, x, y, c.threads);
+  FT_TRY(check_places(c.pool.lanes, places));
+  k.max_pool(c.pool, x, y, places, c.threads);
   return nullptr;
 }
 
-const char* ft_max_pool_backward(const GivenPool* pool, const float* x, const float* y, const float* dy, float* dx,
+const char* ft_max_pool_backward(const GivenPool* pool, const uint8_t* places, const float* dy, float* dx,
                                  int threads) {
   const Kernels& k = kernels();
   PoolCall c;
   FT_TRY(check(k, pool, threads, c));
-  for (const float* memory : {x, y, dy, static_cast<const float*>(dx)}) FT_TRY(check_maps(c.pool.lanes, memory));
-  k.max_pool_backward(c.pool, x, y, dy, dx, c.threads);
+  for (const float* memory : {dy, static_cast<const float*>(dx)}) FT_TRY(check_maps(c.pool.lanes, memory));
+  FT_TRY(check_places(c.pool.lanes, places));
+  k.max_pool_backward(c.pool, places, dy, dx, c.threads);
   return nullptr;
 }

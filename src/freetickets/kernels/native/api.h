@@ -125,10 +125,12 @@ FT_API const char* ft_normalize_backward(const freetickets::GivenNorm* n, const 
                                          const float* variance, float eps, int relu, int training,
                                          float* dx, float* dweight, float* dbias, int threads);
 
-// Max-pooling by windows that lie side by side, and its gradient; y is the result.
-FT_API const char* ft_max_pool(const freetickets::GivenPool* pool, const float* x, float* y, int threads);
-FT_API const char* ft_max_pool_backward(const freetickets::GivenPool* pool, const float* x, const float* y,
-                                        const float* dy, float* dx, int threads);
+// Max-pooling by windows of up to 256 numbers that lie side by side, and its gradient; the places say which number of
+// a window is the largest, a byte for each result.
+FT_API const char* ft_max_pool(const freetickets::GivenPool* pool, const float* x, float* y, uint8_t* places,
+                               int threads);
+FT_API const char* ft_max_pool_backward(const freetickets::GivenPool* pool, const uint8_t* places, const float* dy,
+                                        float* dx, int threads);
 
 // PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
 FT_API const char* ft_to_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);

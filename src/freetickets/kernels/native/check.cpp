@@ -139,6 +139,7 @@ Reason check(const Kernels& kernels, const GivenPool* given, int threads, PoolCa
           "maps must have from 1 to 2^30 floats in a channel of a group");
   FT_NEED(within(g.window_h, 1, g.height) && within(g.window_w, 1, g.width),
           "a window must have one position at least, and fit into the maps");
+  FT_NEED(g.window_h * g.window_w <= 256, "a window must not have more than 256 positions");
   FT_NEED(double(g.height * g.width * g.lanes) * double(g.groups) * double(g.channels) <= MOST_FLOATS_IN_ALL,
           "maps are larger than any memory");
   call.pool = {int32_t(g.groups), int32_t(g.lanes),    int32_t(g.channels), int32_t(g.height),

@@ -57,6 +57,13 @@ struct PoolCall {
 
 Reason check(const Kernels& kernels, const GivenPool* pool, int threads, PoolCall& call);
 
+// Memory for the places of a pool: whole vectors of bytes.
+inline Reason check_places(int lanes, const uint8_t* memory) {
+  FT_NEED(memory != nullptr, "there is no memory for places");
+  FT_NEED(reinterpret_cast<uintptr_t>(memory) % lanes == 0, "places must be aligned to a vector's lanes");
+  return nullptr;
+}
+
 // Memory for maps: with one lane it may lie anywhere.
 inline Reason check_maps(int lanes, const float* memory) {
   FT_NEED(memory != nullptr, "there is no memory for maps");

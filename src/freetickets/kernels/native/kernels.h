@@ -38,8 +38,8 @@ struct Kernels {
   Reason (*normalize_backward)(const Norm& n, const float* x, const float* dy, const float* weight,
                              const float* bias, const float* mean, const float* variance, float eps,
                              int relu, int training, float* dx, float* dweight, float* dbias, int threads);
-  void (*max_pool)(const Pool& pool, const float* x, float* y, int threads);
-  void (*max_pool_backward)(const Pool& pool, const float* x, const float* y, const float* dy, float* dx, int threads);
+  void (*max_pool)(const Pool& pool, const float* x, float* y, uint8_t* places, int threads);
+  void (*max_pool_backward)(const Pool& pool, const uint8_t* places, const float* dy, float* dx, int threads);
 };
 
 }  // namespace freetickets

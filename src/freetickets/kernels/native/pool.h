@@ -30,42 +30,48 @@ FT_INLINE void for_windows(const Pool& p, int threads, Channel&& begin_channel, 
   });
 }
 
-// Calls `body` with each place of a window, in the order in which the first of equals counts.
+// Calls `body` with each place of a window and its number, in the order in which the first of equals counts.
 template <class Body>
 FT_INLINE void for_places(const Pool& p, int window_h, int window_w, Body&& body) {
   for (int i = 0; i < window_h; ++i)
-    for (int j = 0; j < window_w; ++j) body((int64_t{i} * p.width + j) * p.lanes);
+    for (int j = 0; j < window_w; ++j) body((int64_t{i} * p.width + j) * p.lanes, i * window_w + j);
 }
 
-// y = the largest of each window; of a window with a NaN, that.
+// The places of a vector's lanes, a byte each.
+typedef decltype(Vector{} > Vector{}) Integers;
+typedef uint8_t Bytes __attribute__((vector_size(FT_LANES), aligned(FT_LANES), may_alias));
+
+// y = the largest of each window, places = which of them it is; of a window with NaN, the last of these.
 template <class Window>
-FT_INLINE void max_pool(const Pool& p, Window window, const float* x, float* y, int threads) {
+FT_INLINE void max_pool(const Pool& p, Window window, const float* x, float* y, uint8_t* places, int threads) {
   for_windows(p, threads, [](int64_t) {}, [&](int64_t from, int64_t to) {
     Vector most = load(x + from);
-    for_places(p, window.height(), window.width(), [&](int64_t at) {
+    Integers place{};
+    for_places(p, window.height(), window.width(), [&](int64_t at, int number) {
       const Vector v = load(x + from + at);
-      most = (v > most) | (v != v) ? v : most;
+      const auto more = (v > most) | (v != v);
+      most = more ? v : most;
+      place = more ? Integers{} + number : place;
     });
     store(y + to, most);
+    *reinterpret_cast<Bytes*>(places + to) = __builtin_convertvector(place, Bytes);
   });
 }
 
-// dx = dy where a window has its largest number first, else 0.
+// dx = dy in the places, else 0.
 template <class Window>
-FT_INLINE void max_pool_backward(const Pool& p, Window window, const float* x, const float* y, const float* dy,
-                                 float* dx, int threads) {
+FT_INLINE void max_pool_backward(const Pool& p, Window window, const uint8_t* places, const float* dy, float* dx,
+                                 int threads) {
   const bool whole = p.height % window.height() == 0 && p.width % window.width() == 0;
   const int64_t source = int64_t{p.height} * p.width * p.lanes;
   const auto clear = [&](int64_t at) {
     if (!whole) std::fill_n(dx + at, source, 0.0f);
   };
   for_windows(p, threads, clear, [&](int64_t from, int64_t to) {
-    const Vector most = load(y + to);
-    Vector left = load(dy + to);  // what no place has got yet
-    for_places(p, window.height(), window.width(), [&](int64_t at) {
-      const auto less = load(x + from + at) < most;  // false for a NaN: its gradient is seen
-      store(dx + from + at, less ? Vector{} : left);
-      left = less ? left : Vector{};
+    const Integers place = __builtin_convertvector(*reinterpret_cast<const Bytes*>(places + to), Integers);
+    const Vector gradient = load(dy + to);
+    for_places(p, window.height(), window.width(), [&](int64_t at, int number) {
+      store(dx + from + at, place == number ? gradient : Vector{});
     });
   });
 }
@@ -88,12 +94,12 @@ FT_INLINE void with_window(const Pool& p, Body&& body) {
     body(Any{p.window_h, p.window_w});
 }
 
-inline void pool(const Pool& p, const float* x, float* y, int threads) {
-  with_window(p, [&](auto window) { max_pool(p, window, x, y, threads); });
+inline void pool(const Pool& p, const float* x, float* y, uint8_t* places, int threads) {
+  with_window(p, [&](auto window) { max_pool(p, window, x, y, places, threads); });
 }
 
-inline void pool_backward(const Pool& p, const float* x, const float* y, const float* dy, float* dx, int threads) {
-  with_window(p, [&](auto window) { max_pool_backward(p, window, x, y, dy, dx, threads); });
+inline void pool_backward(const Pool& p, const uint8_t* places, const float* dy, float* dx, int threads) {
+  with_window(p, [&](auto window) { max_pool_backward(p, window, places, dy, dx, threads); });
 }
 
 }  // namespace FT_NAMESPACE
