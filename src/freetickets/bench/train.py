@@ -29,6 +29,7 @@ _ENSEMBLES = (
 )
 _DENSE = Bars((0.55, 0.40), (0.60, 0.45))
 _GREY = (1, 28, 28)
+_IN_A_ROW = 0.05  # seconds
 # Network, input, batch, and what its sparse step may and should take beside PyTorch's dense one.
 _SMALL_NETS: tuple[tuple[str, tuple[int, ...], int, Bars], ...] = (
     ("wrn-16-2", CIFAR, 64, Bars((0.48, 0.36), (0.45, 0.35))),
@@ -151,7 +152,8 @@ def small_nets(settings: Settings) -> Iterator[Ratio | str]:
             _LOOP: Step(model, batch, 0.8, "auto", shape),
             **_dense_steps(model, batch, shape),
         }
-        timings = interleave(sides, settings.repeats)
+        # In a row, as a training takes them: alone, a short step finds caches full of the others'.
+        timings = interleave(sides, settings.repeats, least=_IN_A_ROW)
         about, what = f"{model}, batch {batch}, S=0.8", "sparse step / dense step"
         yield from _beside_dense(timings, "sparse", what, about, limits=limits.here)
         what = f"sparse step {_LOOP} / dense step"
