@@ -25,7 +25,7 @@ class BasicBlock(nn.Module):
         """Maps `(N, inputs, H, W)` to `(N, width, H / stride, W / stride)`."""
         out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         skip = x if self.downsample is None else self.downsample(x)
-        return F.relu(out + skip, inplace=True)
+        return F.relu(out.add_(skip), inplace=True)
 
 
 class Bottleneck(nn.Module):
@@ -52,7 +52,7 @@ class Bottleneck(nn.Module):
         out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         out = self.bn3(self.conv3(out))
         skip = x if self.downsample is None else self.downsample(x)
-        return F.relu(out + skip, inplace=True)
+        return F.relu(out.add_(skip), inplace=True)
 
 
 def resnet(
@@ -131,7 +131,8 @@ class Block(nn.Module):
         # A skip that changes the shape starts from the activated input, an identity from the raw.
         skip = x if self.shortcut is None else self.shortcut(active)
         active = self.bn2(self.conv1(active))
-        return skip + self.conv2(self.dropout(active))
+        # In place: fresh memory for the sum would take longer than the addition.
+        return self.conv2(self.dropout(active)).add_(skip)
 
 
 def wide_resnet(
