@@ -11,7 +11,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.kernels.groups import from_groups, to_groups
 from freetickets.kernels.library import PoolStruct, call, lanes
 from freetickets.kernels.maps import Maps, leave
-from freetickets.kernels.pool import max_pool, max_pool_backward
+from freetickets.kernels.pool import max_pool, max_pool_backward, mean_pool_backward
 
 
 def both(x, window, gradient=None):
@@ -79,16 +79,17 @@ def test_networks_pool_in_this_way_where_it_is_the_same(pool, ours, noted):
     assert ("ft_max_pool" in [name for name, _ in noted]) is ours
 
 
-def test_it_can_be_differentiated_twice():
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)], ids=str)
+def test_it_is_pytorchs_and_can_be_differentiated_twice(pool):
     x = torch.randn(3, 2, 5, 4)
     found = []
-    for pool in (
-        lambda x: F.max_pool2d(x, 2),
-        lambda x: from_groups(max_pool(to_groups(x, lanes()), [2, 2])[0], 3),
-    ):
+    for in_groups in (False, True):
         leaf = x.clone().requires_grad_()
-        (first,) = torch.autograd.grad(pool(leaf).pow(3).sum(), leaf, create_graph=True)
-        found.append(torch.autograd.grad(first.square().sum(), leaf)[0])
+        y = leave(pool(Maps(to_groups(leaf, lanes()), 3))) if in_groups else pool(leaf)
+        y.pow(3).sum().backward(retain_graph=True)
+        (first,) = torch.autograd.grad(y.pow(3).sum(), leaf, create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), leaf)[0]
+        found.append((y.detach(), leaf.grad, first.detach(), second))
     torch.testing.assert_close(*found)
 
 
@@ -105,6 +106,8 @@ def test_what_does_not_fit_is_refused():
         max_pool(to_groups(torch.randn(1, 1, 17, 16), lanes()), [17, 16])
     with pytest.raises(FreeTicketsError, match="5 dimensions"):
         max_pool(x[0], [2, 2])
+    with pytest.raises(FreeTicketsError, match="can't have a mean"):
+        mean_pool_backward(y, [4, 4])
 
 
 @pytest.mark.parametrize("function", ["ft_max_pool", "ft_max_pool_backward"])

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import groups, linear, norm, ops
+from freetickets.kernels import groups, linear, norm, ops, pool
 from freetickets.kernels.library import Geometry, lanes
 
 SHAPE, STRIDE, PADDING = [4, 3, 3, 3], [1, 1], [1, 1]
@@ -55,6 +55,13 @@ def valid(ways=0, missing=1):
         "batch_norm_backward": (
             norm.batch_norm_backward, [x, x, *channels, batch, 1e-5, False, True],
         ),
+        "max_pool": (pool.max_pool, [x, [2, 3]]),
+        "max_pool_backward": (
+            pool.max_pool_backward,
+            [x[:, :, :3, :2], torch.ones(2, 3, 3, 2, width, dtype=torch.uint8), [2, 3], [6, 6]],
+        ),
+        "mean_pool": (pool.mean_pool, [x]),
+        "mean_pool_backward": (pool.mean_pool_backward, [x[:, :, :1, :1], [6, 6]]),
     }  # fmt: skip
 
 
@@ -72,11 +79,14 @@ FREE = {
     ("to_groups", 0): (0, 1, 2, 3), ("from_groups", 0): (1, 2, 3, 4), ("conv2d", 0): (0, 2, 3),
     ("conv2d_input_gradient", 0): (0,), ("columns", 0): (0, 1), ("linear", 0): (0,),
     ("batch_norm", 0): (2, 3), ("scale", 0): (2, 3),
+    ("max_pool", 0): (0, 1, 2, 3), ("mean_pool", 0): (0, 1, 2, 3),
+    ("mean_pool_backward", 0): (0, 1),
 }  # fmt: skip
 
-DIFFERENTIABLE = ("to_groups", "from_groups", "conv2d", "columns", "linear", "batch_norm", "scale")
+DIFFERENTIABLE = ("to_groups", "from_groups", "conv2d", "columns", "linear", "batch_norm", "scale",
+    "max_pool", "mean_pool")  # fmt: skip
 NAMES = (*DIFFERENTIABLE, "conv2d_input_gradient", "conv2d_weight_gradient", "linear_backward",
-    "batch_norm_backward")  # fmt: skip
+    "batch_norm_backward", "max_pool_backward", "mean_pool_backward")  # fmt: skip
 
 
 def results(name, place=None, wrong=None):
@@ -136,6 +146,10 @@ def test_every_operator_refuses_tensors_that_do_not_fit(name):
         ("linear", 4, torch.ones(3)),
         ("batch_norm", 3, 1),
         ("batch_norm", 3, 1000),
+        ("max_pool", 1, [7, 1]),
+        ("max_pool_backward", 3, [9, 6]),
+        ("mean_pool_backward", 1, [6, 0]),
+        ("mean_pool_backward", 1, [6]),
     ],
 )
 def test_every_operator_refuses_settings_that_do_not_fit(name, place, wrong):

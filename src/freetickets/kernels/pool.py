@@ -1,4 +1,4 @@
-"""Max-pooling of groups, by windows that lie side by side."""
+"""Pooling of groups: the largest of windows that lie side by side, and the mean of whole maps."""
 
 import math
 from typing import Any
@@ -125,3 +125,52 @@ def _spread(gradient: Tensor, places: Tensor, window: _Ints, size: _Ints) -> Ten
 
 
 differentiate(max_pool, _keep, _backward)
+
+
+# ---- the mean of whole maps
+
+
+@operator
+def mean_pool(x: Tensor) -> Tensor:
+    """The mean of each map, as a map of 1x1."""
+    _check(x, "mean-pooling")
+    return x.mean((2, 3), keepdim=True)
+
+
+@mean_pool.register_fake
+def _(x: Tensor) -> Tensor:
+    _check(x, "mean-pooling")
+    return x.new_empty((*x.shape[:2], 1, 1, x.shape[4]))
+
+
+@operator
+def mean_pool_backward(gradient: Tensor, size: _Ints) -> Tensor:
+    """The gradient of `mean_pool` for maps of this size, in memory that is taken again."""
+    shape = _mean_source_shape(gradient, size)
+    return torch.div(gradient.expand(shape), math.prod(size), out=empty(*shape))
+
+
+@mean_pool_backward.register_fake
+def _(gradient: Tensor, size: _Ints) -> Tensor:
+    return gradient.new_empty(_mean_source_shape(gradient, size))
+
+
+def _mean_source_shape(gradient: Tensor, size: _Ints) -> tuple[int, ...]:
+    _check(gradient, "the gradient of mean-pooling")
+    if len(size) != 2 or min(size) < 1 or gradient.shape[2:4] != (1, 1):
+        raise FreeTicketsError(f"maps of {size} can't have a mean of {tuple(gradient.shape)}")
+    return (*gradient.shape[:2], *size, gradient.shape[4])
+
+
+def _keep_size(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.size = list(inputs[0].shape[2:4])
+
+
+def _mean_backward(ctx: Any, gradient: Tensor) -> Tensor:
+    if torch.is_grad_enabled():
+        return gradient.expand(_mean_source_shape(gradient, ctx.size)) / math.prod(ctx.size)
+    found: Tensor = form(ctx, mean_pool_backward)(gradient, ctx.size)
+    return found
+
+
+differentiate(mean_pool, _keep_size, _mean_backward)
