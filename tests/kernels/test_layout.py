@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from freetickets.kernels import adopted, choices, layers, layout, linear, maps, ops, winograd
+from freetickets.kernels.library import lanes
 from freetickets.kernels.maps import Maps
 from freetickets.models import create_model
 
@@ -323,3 +324,27 @@ def test_relu_behind_a_linear_layer_is_part_of_it_unless_somebody_watches(
     assert seen[0] < 0
     sparsifier.detach()
     assert type(network) is nn.Sequential
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_dense_layer_takes_samples_as_a_sparse_one_leaves_them(monkeypatch, error, bias):
+    taken = []
+    real = layout._dense_columns
+    monkeypatch.setattr(layout, "_dense_columns", lambda *given: taken.append(1) or real(*given))
+
+    def build():
+        return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3, bias=bias))
+
+    for batch in (lanes(), lanes() + 1, 1):
+        x, found = torch.randn(batch, 64), {}
+        for side in ("masked", "sparse"):
+            network, sparsifier = prepared(build, side, exclude=["2"])
+            y = network(x)
+            y.square().mean().backward()
+            found[side] = gradients(network, sparsifier) | {"y": y.detach()}
+        for name, theirs in found["masked"].items():
+            assert error(found["sparse"][name], theirs) < 1e-4
+    assert len(taken) == 1  # where all lanes hold samples
+    network[2].register_forward_hook(lambda *_: None)
+    network(torch.randn(lanes(), 64))
+    assert len(taken) == 1

@@ -115,7 +115,10 @@ class BatchNormReLU(nn.BatchNorm2d):
 
 
 class _FusingSequential(nn.Sequential):
-    """Computes BatchNorm, or a sparse linear layer, and the ReLU behind it in one pass."""
+    """Computes BatchNorm, or a sparse linear layer, and the ReLU behind it in one pass.
+
+    A dense linear layer behind a sparse one takes its samples as they lie there.
+    """
 
     def _get_name(self) -> str:
         return "Sequential"  # a printed network looks as before
@@ -124,7 +127,11 @@ class _FusingSequential(nn.Sequential):
         modules = list(self)
         while modules:
             module = modules.pop(0)
-            if not modules or not _is_pair(module, modules[0]) or torch.compiler.is_compiling():
+            if torch.compiler.is_compiling():
+                x = module(x)
+            elif type(module) is nn.Linear and _is_columns(x) and not has_hooks(module):
+                x = _dense_columns(module, x)
+            elif not modules or not _is_pair(module, modules[0]):
                 x = module(x)
             elif isinstance(module, (SparseLinear, AdoptedLinear)):
                 x = module.rectified(x)
@@ -135,6 +142,19 @@ class _FusingSequential(nn.Sequential):
             else:
                 x = module(x)
         return x
+
+
+def _is_columns(x: Any) -> bool:
+    """Whether these are samples that lie side by side, as our linear layers leave them."""
+    is_matrix = type(x) is Tensor and x.dim() == 2 and not torch.is_autocast_enabled("cpu")
+    return is_matrix and x.shape[0] > 1 and x.stride() == (1, x.shape[0])
+
+
+def _dense_columns(layer: nn.Linear, x: Tensor) -> Tensor:
+    """A dense linear layer; for few outputs MKL takes five times as long in F.linear's order."""
+    if layer.bias is None:
+        return (layer.weight @ x.t()).t()
+    return torch.addmm(layer.bias.unsqueeze(1), layer.weight, x.t()).t()
 
 
 def _is_pair(first: nn.Module, second: nn.Module) -> bool:
