@@ -121,5 +121,6 @@ def test_a_ticket_comes_back_exactly_and_saved_again_is_the_same_file(tmp_path, 
     ticket.save(tmp_path / "a")
     loaded = Ticket.load(tmp_path / "a")
     assert same(vars(loaded), vars(ticket))
-    loaded.save(tmp_path / "b")
+    loaded.save(str(tmp_path / "b"))
+    assert same(vars(Ticket.load(str(tmp_path / "b"))), vars(ticket))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

@@ -71,15 +71,15 @@ class Ticket:
         masks = {name: mask.cpu().clone() for name, mask in topology.items()}
         return cls(own_state, masks, dict(info))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Writes the ticket; equal tickets are equal files, byte for byte."""
-        save_tree(path, self.pack(), _KIND)
+        save_tree(Path(path), self.pack(), _KIND)
 
     @classmethod
-    def load(cls, path: Path) -> Ticket:
+    def load(cls, path: str | Path) -> Ticket:
         """Reads a ticket and checks it; one that was altered is a `DamagedFileError`."""
-        with damaged(path):
-            return cls.unpack(load_tree(path, _KIND))
+        with damaged(Path(path)):
+            return cls.unpack(load_tree(Path(path), _KIND))
 
     def pack(self) -> dict[str, Any]:
         """The ticket as a tree of small tensors and plain values."""
