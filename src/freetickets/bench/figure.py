@@ -76,21 +76,14 @@ def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
         shade = series_colour(number)
         axes.plot(*zip(*curve, strict=True), "o-", color=shade, markersize=5, label=name)
         for place in curve:
-            axes.annotate(
-                f"{place[1]:.2f}",
-                place,
-                # ERK's numbers stand above their line: it is the upper one.
-                (0, -8 if number else 8),
-                textcoords="offset points",
-                ha="center",
-                va="top" if number else "bottom",
-                color=shade,
-            )
+            # ERK's numbers stand above their line: it is the upper one.
+            offset, side = ((0, -8), "top") if number else ((0, 8), "bottom")
+            style: Any = {"textcoords": "offset points", "ha": "center", "color": shade}
+            axes.annotate(f"{place[1]:.2f}", place, offset, va=side, **style)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_xticks(sorted({point.sparsity for point in points if point.curve != ONE_DENSE}))
     axes.margins(x=0.1)
     axes.set_ylim(0, 1.1 * max(1.0, *(point.value for point in points)))
-    axes.set_xlabel("sparsity")
-    axes.set_ylabel("time of training, over dense in PyTorch")
+    axes.set(xlabel="sparsity", ylabel="time of training, over dense in PyTorch")
     axes.set_title(title, fontsize=FONT_SIZE, color=colour("muted"), loc="left")
     axes.legend(loc="lower left", title="an EDST ensemble of 3")

@@ -293,6 +293,13 @@ class Evaluation:
         return found
 
     @property
+    def predictors(self) -> dict[str, Values]:
+        """The scores of each member and, of several, of their mean and of the ensemble."""
+        found = {f"member {number}": of for number, of in enumerate(self.members, start=1)}
+        joint = {"member mean": self.member_mean, "ensemble": self.ensemble}
+        return found | joint if len(found) > 1 else found
+
+    @property
     def corrupted(self) -> Shift | None:
         """What was scored on the corrupted samples of the test set itself."""
         first = next(iter(self.shift.values()), None)

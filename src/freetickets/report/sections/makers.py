@@ -152,10 +152,7 @@ def _corruption_text(comparison: Comparison) -> str:
 def member_scores(comparison: Comparison) -> Iterator[Shown]:
     rows, shown = [], comparison.runs[0].results.task.scores
     for run, it in comparison.results.items():
-        parts = [(f"member {number}", found) for number, found in enumerate(it.members, start=1)]
-        if len(it.members) > 1:
-            parts += [("member mean", it.member_mean), ("ensemble", it.ensemble)]
-        rows += [row(run, name, *score_cells(found, shown)) for name, found in parts]
+        rows += [row(run, name, *score_cells(of, shown)) for name, of in it.predictors.items()]
     yield Shown(Table(["run", "predictor", *(score.title for score in shown)], rows))
 
 
