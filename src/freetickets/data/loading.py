@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from ..errors import FreeTicketsError
 from ..tasks import CLASSIFICATION, Task
@@ -222,7 +222,7 @@ def _examine(
     data: Any, what: str, classes: Classes | None, workers: int, task: Task
 ) -> tuple[DatasetSpec, AnySplit]:
     """Read all of it once: its classes, the mean of its images, and a digest."""
-    if isinstance(data, Dataset) and (tensors := samples.plain_tensors(data)) is not None:
+    if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
         if len(tensors) != 2:
             raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
@@ -248,8 +248,7 @@ def _examine(
         )
     opened = DatasetSplit.open(data, labelled=True)
     opened.check_repeatable()
-    starts = range(0, len(opened), _AT_ONCE)
-    parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
+    parts = [part.tolist() for part in torch.split(torch.arange(len(opened)), _AT_ONCE)]
     found: list[Any] = []
     for inputs, told in samples.read_parts(opened.read, parts, workers):
         content.add(inputs)
@@ -260,6 +259,16 @@ def _examine(
     read = replace(opened, labels=labels, classes=classes, task=task)
     spec = content.describe("dataset", read, classes, task)
     return spec, replace(read, digest=content.digest)
+
+
+def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
+    """Return the tensors that a Dataset is made of; None if it is made of something else."""
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors
+    if isinstance(dataset, Subset):
+        tensors = plain_tensors(dataset.dataset)
+        return tensors and tuple(tensor[list(dataset.indices)] for tensor in tensors)
+    return None
 
 
 class _Content:

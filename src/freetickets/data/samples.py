@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 from ..errors import FreeTicketsError
 from ..seeds import derive
@@ -339,16 +339,6 @@ def arrays(x: Any, y: Any) -> Split:
     if labels.min() < 0:
         raise FreeTicketsError(f"y has the label {labels.min()}: labels count from 0")
     return Split(inputs, as_tensor(labels.astype(np.int64)))
-
-
-def plain_tensors(dataset: Dataset[Any]) -> tuple[Tensor, ...] | None:
-    """Return the tensors that a Dataset is made of; None if it is made of something else."""
-    if isinstance(dataset, TensorDataset):
-        return dataset.tensors
-    if isinstance(dataset, Subset):
-        tensors = plain_tensors(dataset.dataset)
-        return tensors and tuple(tensor[list(dataset.indices)] for tensor in tensors)
-    return None
 
 
 def read_parts(get: Callable[[_Part], Any], parts: Sequence[_Part], jobs: int) -> Iterator[Any]:

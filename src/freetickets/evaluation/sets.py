@@ -263,10 +263,10 @@ def _generated(name: str, test: TestSet) -> EvaluationSet:
 
 
 def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
+    spec = test.spec
+
     def part(severity: int) -> AnySplit:
-        photos = shifted.corrupted_photos(
-            folder, name, severity, test.spec.classes, test.spec.shape
-        )
+        photos = shifted.corrupted_photos(folder, name, severity, spec.classes, spec.shape)
         return first_samples(photos, test.limit)
 
     sizes = {len(part(severity)) for severity in SEVERITIES}
@@ -291,9 +291,8 @@ def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str |
 
 def natural_set(path: str, test: TestSet) -> EvaluationSet:
     """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
-    photos, classes = shifted.natural_photos(
-        Path(path).expanduser(), test.spec.classes, test.spec.shape
-    )
+    spec = test.spec
+    photos, classes = shifted.natural_photos(Path(path).expanduser(), spec.classes, spec.shape)
     samples = first_samples(photos, test.limit)
     info = {"kind": "natural", "dataset": "imagenet-a", "classes_200": classes,
             "samples": test.limit}  # fmt: skip
@@ -362,10 +361,7 @@ def attack_sets(
     if not 0 < epsilon <= 1:
         raise FreeTicketsError(f"--epsilon {epsilon:g}: choose a value above 0 and up to 1 (8/255)")
 
-    def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
-        return attack_predictions(predictor, test.split, told)
-
-    size = members * len(test.split)
+    make, size = partial(attack_predictions, split=test.split), members * len(test.split)
     info = {"kind": "attack", "dataset": test.spec.name, "attack": "", "epsilon": epsilon,
             "samples": test.limit, "images": test.digest}  # fmt: skip
     return [

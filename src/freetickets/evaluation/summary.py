@@ -183,8 +183,7 @@ def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArr
 def _shift(files: _Files, test: Predictions) -> dict[str, results.Shift]:
     found = {}
     order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
-    places = sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir())
-    for folder in places:
+    for folder in sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir()):
         paths = files.fitting(f"{folder.name}/*.npz", "shift")
         paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
         infos = [read_info(path) or {} for path in paths]

@@ -129,10 +129,9 @@ class SupTickets(ExploringMethod):
         schedule = recipe.sparse_schedule(scale * (1 - self.cycling), lr)
         changes = self.exploration(setting), self.pruning(setting)
         train = Phase("train", schedule, self.sparsity, *changes, at_end=(explore,))
-        ends = [*[explore] * (self.cycles - 1), collect]
         cycles = [
             Phase(f"cycle {number}", cycle, self.sparsity, at_end=(Merge(), end))
-            for number, end in enumerate(ends, start=1)
+            for number, end in enumerate([*[explore] * (self.cycles - 1), collect], start=1)
         ]
         runs = tuple(Run(setting.seed + i, (train, *cycles)) for i in range(self.tickets))
         return Plan(self.name, runs, recipe.dense_epochs * scale, self.sparse_options(recipe))

@@ -42,14 +42,6 @@ class Unfamiliar:
 
 
 @dataclass(frozen=True)
-class ClassScores:
-    """What a run scores in each class, (C,): NaN without samples; None for a single member."""
-
-    accuracy: npt.ArrayLike
-    disagreement: npt.ArrayLike | None = None
-
-
-@dataclass(frozen=True)
 class EnsembleCurve:
     """How ensembles change with x, their size or sparsity; kl is NaN where one is alone."""
 
@@ -68,7 +60,8 @@ class Analysis:
     labels: Labels
     reliability: metrics.Reliability
     risk: metrics.RiskCoverage
-    classes: ClassScores
+    # Of each class, (C,), NaN without samples: "accuracy" and, of several members, "disagreement".
+    classes: Mapping[str, Array]
     sizes: EnsembleCurve | None  # scores of the first m members; None for a single network
     inside: Array  # how novel each test sample seems, (N,)
     unfamiliar: Mapping[str, Unfamiliar]  # the same of sets of no class
@@ -86,11 +79,13 @@ def analyse(run: RunSummary) -> Analysis | None:
         counts = np.bincount(labels, minlength=classes)
         right = np.bincount(labels, weights=correct, minlength=classes)
         accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
-        differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
+        by_class, sizes = {"accuracy": accuracy}, None
+        if len(members) > 1:
+            by_class["disagreement"] = metrics.disagreement_by_class(members, labels)
+            sizes = _size_curve(predictions, members)
         return Analysis(
             ensemble, labels, metrics.reliability(ensemble, labels),
-            metrics.risk_coverage(ensemble, labels), ClassScores(accuracy, differing),
-            _size_curve(predictions, members) if len(members) > 1 else None, inside,
+            metrics.risk_coverage(ensemble, labels), by_class, sizes, inside,
             dict(_unfamiliar(run, inside)),
         )  # fmt: skip
 

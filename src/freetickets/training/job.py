@@ -16,7 +16,7 @@ from ..data import DatasetSpec
 from ..data.batches import digest_split
 from ..data.loading import load_validation
 from ..data.samples import AnySplit
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..methods import Method, Plan
 from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
@@ -63,8 +63,8 @@ class Job:
         """
         plan = self.method.plan(self.config.setting())
         known, wanted = self.task.rules, self.config.combine
-        if wanted is not None and wanted not in known:
-            raise UnknownNameError("rule to combine members", wanted, known)
+        if wanted is not None:
+            check_known("rule to combine members", wanted, known)
         rule = wanted or (plan.combine if plan.combine in known else known[0])
         plan = replace(plan, method=self.config.method, combine=rule)
         if self.config.options.get("interval") is not None:
@@ -169,8 +169,7 @@ class Job:
     @property
     def has_embedding(self) -> bool:
         """Whether the network looks up vectors for integers."""
-        with torch.random.fork_rng(devices=[]):
-            modules = _outline(self.build).modules()
+        modules = _outline(self.build).modules()
         return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)
 
     @property
@@ -178,10 +177,10 @@ class Job:
         """A digest of how a network of the user's own computes; ours are told by their names."""
         if self.model is None and ":" not in self.config.model:
             return None
-        with torch.random.fork_rng(devices=[]):
-            return network_identity(_outline(self.build))
+        return network_identity(_outline(self.build))
 
 
+@torch.random.fork_rng(devices=[])  # the user's own factory draws from torch's generator
 def _outline(build: Callable[[], nn.Module]) -> nn.Module:
     """A network with shapes but without values, made at once."""
     try:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from ...metrics.score import Score
 from ...reading import printable
-from ..comparison import ClassScores
 from . import drawing as draw
 from .drawing import colour
 
@@ -176,21 +175,19 @@ def _paint_key(axes: draw.Axes, scale: _Scale) -> None:
 
 
 def class_breakdown(
-    classes: Sequence[str], scores: Mapping[str, ClassScores], runs: Sequence[str] = ()
+    classes: Sequence[str], scores: Mapping[str, Mapping[str, ArrayLike]], runs: Sequence[str] = ()
 ) -> list[str]:
     """A line a class, a dot a run: accuracies, disagreements; the most telling 20 classes."""
     panels: list[str] = []
     if not scores:
         return panels
     looks = draw.series(scores, runs)
-    accuracy = {name: draw.finite(score.accuracy) for name, score in scores.items()}
-    differing = {name: it.disagreement for name, it in scores.items()}
-    disagreement = {name: draw.finite(it) for name, it in differing.items() if it is not None}
-    chosen = _choose(np.stack(list(accuracy.values())))
+    chosen = _choose(np.stack([draw.finite(score["accuracy"]) for score in scores.values()]))
     labels = draw.shorten_all([classes[number] for number in chosen], 16)
     lines = np.arange(len(labels))
     height = 0.75 + len(chosen) * max(0.2, 0.035 * len(scores))
-    for what, values in (("accuracy", accuracy), ("disagreement", disagreement)):
+    for what in ("accuracy", "disagreement"):
+        values = {name: draw.finite(it[what]) for name, it in scores.items() if what in it}
         if not values:
             continue
         title = f"{what.capitalize()} of {len(values)} runs in each of {len(chosen)} classes"

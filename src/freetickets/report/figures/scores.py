@@ -22,6 +22,7 @@ _BINS = 40
 _DIAGONAL: draw.Style = {"color": colour("muted"), "linewidth": 0.9, "linestyle": draw.DASHED}
 
 Unknown = Mapping[str, Mapping[str, Unfamiliar]]  # by the set of no class, then by run
+_Curve = tuple[draw.Series, ArrayLike, ArrayLike, float]  # its look, x, y and the area below
 
 
 def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
@@ -30,8 +31,7 @@ def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
     labels = draw.shorten_all([run.name for run in runs])
     for score in runs[0].results.task.scores[:2]:
         what = f"{score.name} of the members and the ensemble of {len(runs)} runs"
-        height = 1.0 + 0.5 * len(runs)
-        with draw.panel(panels, f"members-{score.key}", what, height) as (_, axes):
+        with draw.panel(panels, f"members-{score.key}", what, 1.0 + 0.5 * len(runs)) as (_, axes):
             from matplotlib.lines import Line2D
 
             for line, (run, label) in enumerate(zip(runs, labels, strict=True)):
@@ -263,11 +263,7 @@ def roc_curves(sets: Unknown, runs: Sequence[str] = ()) -> list[str]:
     return panels
 
 
-def _plot_areas(
-    figure: draw.Figure,
-    axes: draw.Axes,
-    curves: Iterable[tuple[draw.Series, ArrayLike, ArrayLike, float]],
-) -> None:
+def _plot_areas(figure: draw.Figure, axes: draw.Axes, curves: Iterable[_Curve]) -> None:
     entries = []
     for look, x, y, area in curves:
         axes.plot(*draw.thin(x, y), color=look.shade, linestyle=look.dash, linewidth=1.5)
