@@ -5,8 +5,6 @@ NumPy's and torch's generators are seeded by where it is used: the same seed, ep
 draw the same, in whichever process that is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -114,7 +112,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def subset(self, indices: Tensor | Sequence[int]) -> Self:
+    def subset(self, indices: Tensor | Sequence[int]) -> "Self":
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         split: Any = self
@@ -169,7 +167,7 @@ class LazySplit(Samples):
     @classmethod
     def of(
         cls, files: Sequence[tuple[Path, int]], shape: tuple[int, int, int], cropped: bool = False
-    ) -> LazySplit:
+    ) -> "LazySplit":
         """The images of files with their labels."""
         paths, labels = zip(*files, strict=True)
         return cls(paths, torch.tensor(labels), shape, cropped)
@@ -201,7 +199,7 @@ class DatasetSplit(Samples):
     _held = "indices"
 
     @classmethod
-    def open(cls, dataset: Dataset[Any], *, labelled: bool) -> DatasetSplit:
+    def open(cls, dataset: Dataset[Any], *, labelled: bool) -> "DatasetSplit":
         """All samples of a Dataset, of which the first is read; if not labelled, inputs will do."""
         indices = torch.arange(len(dataset))  # type: ignore[arg-type]
         if not len(indices):

@@ -1,7 +1,5 @@
 """Runs side by side: what their saved predictions say, and how sure a difference is."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
@@ -157,7 +155,7 @@ class Comparison:
     analyses: Mapping[str, Analysis]
 
     @classmethod
-    def of(cls, runs: Sequence[RunSummary], reference: str | None = None) -> Comparison:
+    def of(cls, runs: Sequence[RunSummary], reference: str | None = None) -> "Comparison":
         """Analyses runs; see `find_reference` for the reference."""
         analyses = {run.name: analysis for run in runs if (analysis := analyse(run)) is not None}
         return cls(runs, find_reference(runs, reference), analyses)

@@ -1,7 +1,5 @@
 """A job: settings brought together with data and a network, ready to be priced and trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -142,7 +140,7 @@ class Job:
             raise FreeTicketsError(f"the validation data have {theirs}, the training data {ours}")
         return data, validation
 
-    def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
+    def train(self, reporter: "Reporter", only: int | None = None) -> list[Ticket]:
         """Trains, or goes on where the output folder says; for `only` see `Trainer`."""
         # Pricing a plan should not wait for what only training needs.
         from .parallel import lost_ranks_in_one_line
