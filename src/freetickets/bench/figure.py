@@ -1,19 +1,14 @@
 """The figure of what an ensemble costs to train, against its sparsity."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import FreeTicketsError, MissingExtraError
-from ..report.figures.drawing import FONT_SIZE, STYLE, colour, series_colour
+from ..report.figures.drawing import FONT_SIZE, STYLE, Axes, colour, series_colour
 from .timing import Ratio
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The curve that is a line: what one dense network costs on our kernels.
 ONE_DENSE = "ONE dense, on our kernels"
@@ -56,14 +51,14 @@ def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
     style: Any = ["default", {**STYLE, "svg.hashsalt": "costs"}]  # not the user's own
     with matplotlib.style.context(style):
         figure = Figure((6.4, 4.2), layout="constrained", facecolor=colour("page"))
-        _paint(figure, points, title)
+        _paint(figure.add_subplot(), points, title)
         metadata = {"Date": None} if suffix == ".svg" else None  # equal input, equal bytes
         figure.savefig(file, format=suffix[1:], dpi=200, metadata=metadata)
     return file.getvalue()
 
 
-def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
-    axes, found = figure.add_subplot(), curves(points)
+def _paint(axes: Axes, points: Sequence[Point], title: str) -> None:
+    found = curves(points)
     ((_, ours),) = found.pop(ONE_DENSE)
     for name, value in (("ONE dense, in PyTorch", 1.0), (ONE_DENSE, ours)):
         axes.axhline(value, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)

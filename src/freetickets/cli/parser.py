@@ -107,8 +107,7 @@ _TYPES = {"count": count, "int": int, "float": float}
 @cache
 def _flags() -> dict[str, Any]:
     text = Path(__file__).with_name("flags.yaml").read_text(encoding="utf-8")
-    flags: dict[str, Any] = parse_yaml(text, "flags.yaml", aliases=True)
-    return flags
+    return parse_yaml(text, "flags.yaml", aliases=True)
 
 
 def _add_flags(group: Any, flags: Mapping[str, Any]) -> None:

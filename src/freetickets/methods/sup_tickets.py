@@ -1,7 +1,5 @@
 """Sup-tickets: the tickets of a training's last cycles, merged into one network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ class Merge(Event):
 
     event = "merge"
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Merges."""
         from ..sparsity.topology import select_top  # not above: plans are made without torch
 
@@ -57,16 +55,15 @@ class CollectMerged(Event):
 
     batches: int = 100
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Estimates the statistics and collects."""
         import torch
-        from torch.nn.modules.batchnorm import _BatchNorm
 
         merged = stage.recall(_SHELF)
         assert merged is not None  # a plan merges before it collects
         network = stage.build(merged).eval()
-        modules = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-        norms = [norm for norm in modules if norm.track_running_stats]
+        kind = torch.nn.modules.batchnorm._BatchNorm
+        norms = [it for it in network.modules() if isinstance(it, kind) and it.track_running_stats]
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # a plain mean
