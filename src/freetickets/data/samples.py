@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from ..seeds import derive
 from ..tasks import CLASSIFICATION, Task
 from ..tasks.task import Classes
 from .npz import channels_first
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _HOLD_OUT_SEED = 2022  # one split for every method and run, or their numbers could not be compared
 _TWICE = 4  # samples that are read again, to see whether they are the same
@@ -112,7 +109,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def subset(self, indices: Tensor | Sequence[int]) -> "Self":
+    def subset(self: "Kind", indices: Tensor | Sequence[int]) -> "Kind":
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         split: Any = self

@@ -17,14 +17,13 @@ from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..evaluation.results import Evaluation
 from ..metrics import Difference
+from ..metrics.arrays import Array, Labels
 from ..metrics.score import MAIN_SCORES
 from ..predictions import REMAKE
 from ..reading import damaged, printable
 from .run import RunSummary
 from .tables import kind_of
 
-Array = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 REPEATS: int = inspect.signature(metrics.bootstrap).parameters["repeats"].default
 LEVEL: float = inspect.signature(metrics.bootstrap).parameters["level"].default
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,7 @@ from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
 from .ledger import Ledger, price
 from .optimizer import OPTIMIZERS
-
-if TYPE_CHECKING:
-    from .progress import Reporter
+from .progress import Reporter
 
 PARTS = "parts"  # in a run's folder: what is trained side by side, until all is done
 
@@ -140,7 +138,7 @@ class Job:
             raise FreeTicketsError(f"the validation data have {theirs}, the training data {ours}")
         return data, validation
 
-    def train(self, reporter: "Reporter", only: int | None = None) -> list[Ticket]:
+    def train(self, reporter: Reporter, only: int | None = None) -> list[Ticket]:
         """Trains, or goes on where the output folder says; for `only` see `Trainer`."""
         # Pricing a plan should not wait for what only training needs.
         from .parallel import lost_ranks_in_one_line

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -16,8 +16,6 @@ from ..comparison import LEVEL, REPEATS, Comparison, each_part
 from ..figures import breakdowns, scores
 from ..parts import Figure, Folded, Section, Shown, Table
 from . import makers
-
-Maker = Callable[[Comparison], Iterable[Shown]]
 
 # Sections that are a figure and nothing else.
 _FIGURES: dict[str, Callable[[Comparison], Sequence[str]]] = {
@@ -63,7 +61,7 @@ def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
     if name in _FIGURES:
         found: Iterable[Shown] = [Shown(Figure(_FIGURES[name](comparison)))]
     else:
-        found = cast(Maker, getattr(makers, name.replace("-", "_")))(comparison)
+        found = getattr(makers, name.replace("-", "_"))(comparison)
     results = comparison.runs[0].results
     shared: dict[str, Any] = {"samples": results.samples, "dataset": results.dataset}
     shared |= {"level": LEVEL, "repeats": REPEATS, "bins": DEFAULT_BINS}
