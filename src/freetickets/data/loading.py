@@ -19,15 +19,7 @@ from .decode import fit, open_image, pixels
 from .fashion import load_idx, load_mini
 from .npz import check_finite, read_arrays
 from .samples import AnySplit, DatasetSplit, LazySplit, Split
-from .spec import (
-    DATASETS,
-    DatasetSpec,
-    data_root,
-    files_by_class,
-    find_imagenet,
-    get_spec,
-    open_tree,
-)
+from .spec import DATASETS, DatasetSpec, data_root, files_by_class, find_imagenet, get_spec, tree_of
 from .svhn import load_svhn
 
 _AT_ONCE = 256  # samples of a Dataset that are held at a time, when it is first read
@@ -102,7 +94,7 @@ def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Sp
         return _as_split(np.asarray(x), np.asarray(y), spec)
     path = Path(spec.name)
     if path.is_dir():
-        return _read_files(open_tree(path).files(split), spec)
+        return _read_files(tree_of(path).files(split), spec)
     data = _read_npz(path, (f"x_{split}", f"y_{split}"), spec)
     if split == "train" and data.dtype == torch.float32:  # told now, not after hours of training
         check_finite(read_arrays(path, "x_test")[0], f"{spec.name}: x_test")

@@ -21,6 +21,7 @@ from ..progress import WorkProgress
 from .attacks import ATTACKS, attack_predictions
 
 AnySplit = Split | LazySplit
+Tell = Callable[[str], None]
 _AT_ONCE = 1024  # samples between two steps of a progress bar
 _SEED = 0
 _BY_ALIAS = {alias: name for name, alias in shifted.ALIASES.items()}
@@ -312,9 +313,7 @@ def ood_sets(request: Request, test: TestSet) -> list[EvaluationSet]:
     return list(found.values())
 
 
-def every_ood_set(
-    request: Request, test: TestSet, tell: Callable[[str], None]
-) -> list[EvaluationSet]:
+def every_ood_set(request: Request, test: TestSet, tell: Tell) -> list[EvaluationSet]:
     """The OoD sets that can be had without a download; says which are left out."""
     found, absent = [], []
     for name in shifted.OOD_NAMES:

@@ -1,6 +1,6 @@
 """metrics.json: every score of a run, computed from its saved predictions alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from ..reading import damaged, read
 from ..tasks import Task, stored_task
 from . import results
 from .networks import digest_tickets
-from .sets import one_set
-
-Tell = Callable[[str], None]
+from .sets import Tell, one_set
 
 # Where the predictions of each kind of set lie.
 _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}

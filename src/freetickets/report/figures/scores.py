@@ -125,9 +125,7 @@ def _ensembles(
     panels: list[str] = []
     if not curves:
         return panels
-    has_kl = any(
-        it.kl is not None and np.isfinite(draw.finite(it.kl)).any() for it in curves.values()
-    )
+    has_kl = any(it.kl is not None and np.isfinite(it.kl).any() for it in curves.values())
     has_members = any(np.size(it.member_accuracy) for it in curves.values())
     what = f"{score.title} by {over}, of {', '.join(looks[run].label for run in curves)}"
     height, ratios = (3.5, (3, 1)) if has_kl else (2.9, (1,))
@@ -183,10 +181,8 @@ def severity_curves(
     return panels
 
 
-def _plot(
-    axes: draw.Axes, look: draw.Series, x: ArrayLike, values: ArrayLike, **style: Any
-) -> None:
-    places, heights = draw.finite(x), draw.finite(values)
+def _plot(axes: draw.Axes, look: draw.Series, x: ArrayLike, y: ArrayLike, **style: Any) -> None:
+    places, heights = draw.finite(x), draw.finite(y)
     order = np.argsort(places, kind="stable")
     options: dict[str, Any] = look.handle() | style
     axes.plot(places[order], heights[order], **options)
