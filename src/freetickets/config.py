@@ -1,7 +1,5 @@
 """The settings of a run: defaults, a YAML file, flags on top. Plain data: no torch here."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -124,7 +122,7 @@ class Config:
         for name, value in read_fields(Config, vars(self), allow=Allow.TEXTS).items():
             object.__setattr__(self, name, value)
 
-    def resolved(self, spec: DatasetSpec, method: Method | None = None) -> Config:
+    def resolved(self, spec: DatasetSpec, method: Method | None = None) -> "Config":
         """The same run with every None of the recipe and the data set filled in."""
         recipe = get_recipe(self.recipe or spec.recipe)
         defaults = {name: getattr(recipe, name) for name in _OF_THE_RECIPE}
@@ -189,7 +187,7 @@ class Config:
         told = {name: value for name, value in mine.items() if value != default.get(name)}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
-    def differences(self, other: Config) -> list[str]:
+    def differences(self, other: "Config") -> list[str]:
         """What another run would do otherwise than this one, as "name: mine -> other's"."""
         mine, theirs = self._fixed(), other._fixed()
         return [

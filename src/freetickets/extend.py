@@ -1,7 +1,5 @@
 """How to add what FreeTickets does not have: one function for each kind of thing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +61,12 @@ def register_task(name: str, kind: type[Task]) -> type[Task]:
     return TASKS.register(name, kind)
 
 
-def register_score(name: str, score: Score | ScoreFunction) -> Score | ScoreFunction:
+def register_score(name: str, score: "Score | ScoreFunction") -> "Score | ScoreFunction":
     """Makes a score known by a name, for `--prune`, `--grow` and the `Sparsifier`."""
     return SCORES.register(name, score)
 
 
-def register_optimizer(name: str, kind: type[Optimizer]) -> type[Optimizer]:
+def register_optimizer(name: str, kind: "type[Optimizer]") -> "type[Optimizer]":
     """Makes an optimizer known by a name; all of torch.optim are."""
     from .training.optimizer import OPTIMIZERS
 

@@ -1,7 +1,5 @@
 """What members say of the samples of a data set: saved once, so that every number comes of it."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence
@@ -72,7 +70,7 @@ class Predictions:
         write_atomic(path, buffer.getvalue())
 
     @classmethod
-    def load(cls, path: Path, task: Task | str | None = None) -> Predictions:
+    def load(cls, path: Path, task: Task | str | None = None) -> "Predictions":
         """Reads what `save` wrote, of a task of the user's own too; no file can run code."""
         if not path.exists():
             raise FreeTicketsError(f"no predictions at {path}: run evaluate first")
@@ -90,7 +88,7 @@ class Predictions:
             return cls(outputs, labels, info, known)
 
     @property
-    def parts(self) -> list[Predictions]:
+    def parts(self) -> list["Predictions"]:
         """The parts of the file, in order; the whole, if it has none."""
         names = self.info.get("parts")
         if names is None:
@@ -144,7 +142,7 @@ class Predictions:
         each = [measure_sample(member[None], self.labels) for member in self.members()]
         return np.mean(each, axis=0)
 
-    def adjusted(self, members: Sequence[int], temperature: Temperature | None) -> Predictions:
+    def adjusted(self, members: Sequence[int], temperature: Temperature | None) -> "Predictions":
         """Those of some members, at another temperature."""
         info = {key: value for key, value in self.info.items() if key != "temperature"}
         if temperature is not None:

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
+
 from .errors import (
     DamagedFileError,
     FreeTicketsError,
@@ -222,7 +224,6 @@ def parse_yaml(text: str, source: str | Path, aliases: bool = False) -> Any:
 
     By these a small file says more than memory holds.
     """
-    import yaml
 
     class Loader(yaml.SafeLoader):
         depth = 0

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import is_dataclass
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -101,6 +102,17 @@ class Registry(Mapping[str, T], Generic[T]):
     @cached_property
     def _entry_points(self) -> dict[str, importlib.metadata.EntryPoint]:
         return {each.name: each for each in importlib.metadata.entry_points(group=self._group)}
+
+
+def derived_from(base: type) -> Callable[[Any], None]:
+    """The check of a registry of data classes that are derived from one."""
+
+    def check(thing: Any) -> None:
+        if not (isinstance(thing, type) and issubclass(thing, base) and is_dataclass(thing)):
+            kind = f"a data class derived from {base.__name__}"
+            raise FreeTicketsError(f"a {base.__name__.lower()} must be {kind}, not {thing!r}")
+
+    return check
 
 
 def is_reference(name: str) -> bool:

@@ -72,8 +72,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 def save_tree(path: Path, tree: Any, kind: str) -> None:
     """Saves nested dicts, lists and tuples of tensors and plain values as one checked file."""
     tensors: dict[str, Tensor] = {}
-    skeleton = _flatten(tree, tensors)
-    header = {"kind": kind, **stamp({"tree": skeleton})}
+    header = {"kind": kind, **stamp({"tree": _flatten(tree, tensors)})}
     header["sha256"] = _digest(header, tensors)
     metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True)}
     _check_memory(3 * sum(tensor.nbytes for tensor in tensors.values()))  # as many copies

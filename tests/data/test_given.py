@@ -13,12 +13,13 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from freetickets.data import Batches, DatasetSplit, Split
 from freetickets.data.loading import (
     load_validation,
+    plain_tensors,
     take_as_numbers,
     training_data,
     unlabelled,
     validation_data,
 )
-from freetickets.data.samples import as_inputs, plain_tensors
+from freetickets.data.samples import as_inputs
 from freetickets.data.spec import get_spec
 
 

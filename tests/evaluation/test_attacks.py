@@ -32,7 +32,7 @@ def accuracies(predictions):
 def attacked(ensemble, split, attack="fgsm", epsilon=EPSILON, batch_size=256, **options):
     """What is saved of an attack."""
     info = {"dataset": "bars", "attack": attack, "epsilon": epsilon}
-    return attack_predictions(Predictor(ensemble, batch_size), split, info, **options)
+    return attack_predictions(Predictor(ensemble, batch_size), info, split, **options)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_the_file_says_what_the_attack_was(ensemble, test_set, tmp_path):
     calls = []
     predictor = Predictor(ensemble, 30, SimpleNamespace(advance=calls.append))
     asked = {"dataset": "bars", "attack": "pgd", "epsilon": EPSILON}
-    attack_predictions(predictor, test_set, asked, steps=2).save(tmp_path / "pgd.npz")
+    attack_predictions(predictor, asked, test_set, steps=2).save(tmp_path / "pgd.npz")
     info = Predictions.load(tmp_path / "pgd.npz").info
     assert (info["attack"], info["steps"], info["seed"]) == ("pgd", 2, 0)
     assert info["epsilon"] == EPSILON

@@ -21,7 +21,8 @@ def analysis(run):
 def test_what_was_not_saved_is_not_analysed(full_runs, runs):
     assert analyse(runs[0]) is None
     alone = analyse(full_runs[0])
-    assert alone.sizes is alone.classes.disagreement is None
+    assert alone.sizes is None
+    assert list(alone.classes) == ["accuracy"]
 
 
 def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
@@ -45,12 +46,12 @@ def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
     chosen = analysis.ensemble[0].argmax(-1)
     for label in range(10):
         of_class = analysis.labels == label
-        assert analysis.classes.accuracy[label] == (chosen == label)[of_class].mean()
+        assert analysis.classes["accuracy"][label] == (chosen == label)[of_class].mean()
 
 
 def test_a_class_without_samples_has_no_accuracy(tmp_path):
     run = read_run(write_fake(tmp_path, FAKES[2], samples=5, rich=False))
-    accuracy = analyse(run).classes.accuracy
+    accuracy = analyse(run).classes["accuracy"]
     assert np.isnan(accuracy).sum() >= 5
 
 

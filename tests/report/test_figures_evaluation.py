@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from freetickets import metrics
-from freetickets.report.comparison import ClassScores, EnsembleCurve, Unfamiliar
+from freetickets.report.comparison import EnsembleCurve, Unfamiliar
 from freetickets.report.figures import breakdowns, scores
 from freetickets.report.figures.breakdowns import class_breakdown, layer_densities
 from freetickets.report.figures.drawing import PALETTE, SERIES
@@ -104,7 +104,7 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
         "transfer": (lambda it: breakdowns.transfer_heatmaps(it, "FGSM"),
                      lambda: values(members, members)),
         "classes": (lambda it: class_breakdown(labels, it),
-                    lambda: ClassScores(values(classes), values(classes))),
+                    lambda: {"accuracy": values(classes), "disagreement": values(classes)}),
         "roc": (lambda it: roc_curves({"svhn": it}), roc),
         "novelty": (lambda it: scores.novelty_histograms({"svhn": it}),
                     lambda: unknown(values(99), values(50))),
@@ -251,8 +251,9 @@ def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
 
 def test_10_classes_are_all_shown_with_a_dot_a_run():
     names = [f"class {number}" for number in range(10)]
-    both = ClassScores(np.full(10, 0.6), np.full(10, 0.1))
-    accuracy, disagreement = class_breakdown(names, {"a": ClassScores(np.full(10, 0.5)), "b": both})
+    both = {"accuracy": np.full(10, 0.6), "disagreement": np.full(10, 0.1)}
+    runs = {"a": {"accuracy": np.full(10, 0.5)}, "b": both}
+    accuracy, disagreement = class_breakdown(names, runs)
     assert set(names) <= set(texts(accuracy))
     # One more in the legend.
     assert marks(accuracy, "blue") == marks(accuracy, "vermillion") == 11
@@ -262,11 +263,11 @@ def test_10_classes_are_all_shown_with_a_dot_a_run():
 
 def test_of_100_classes_those_are_shown_that_runs_differ_most_in_or_are_hardest():
     names = [f"class {number}" for number in range(100)]
-    other = ClassScores(0.5 + np.where(np.arange(100) % 5 == 2, 0.2, 0.0))
-    (panel,) = class_breakdown(names, {"a": ClassScores(np.full(100, 0.5)), "b": other})
+    other = {"accuracy": 0.5 + np.where(np.arange(100) % 5 == 2, 0.2, 0.0)}
+    (panel,) = class_breakdown(names, {"a": {"accuracy": np.full(100, 0.5)}, "b": other})
     assert [text for text in texts(panel) if text.startswith("class ")] == names[2::5]
     assert "20 of 100 classes: those that the runs differ most in" in texts(panel)
-    (panel,) = class_breakdown(names, {"a": ClassScores(np.arange(100) / 100)})
+    (panel,) = class_breakdown(names, {"a": {"accuracy": np.arange(100) / 100}})
     assert [text for text in texts(panel) if text.startswith("class ")] == names[:20]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..config import Config
-from ..data import get_spec
+from ..data import get_spec, load
 from ..methods.timeline import Timeline
 from ..models import create_model
 from ..ticket import Ticket
@@ -64,7 +64,7 @@ class Training:
         config = Config(dataset=spec.name, model=model, preset="paper", batch_size=batch)
         self.model, self.batch = model, batch
         self.steps_per_epoch = math.ceil(spec.train_size / batch)
-        self._plan = Job(config.resolved(spec), spec, _no_data).plan
+        self._plan = Job(config.resolved(spec), spec, lambda: load(spec, "train")).plan
         run = self._plan.runs[0]
         torch.manual_seed(0)
         self._inputs = torch.randn(batch, *spec.shape)
@@ -72,8 +72,7 @@ class Training:
         timeline = Timeline(run, self.steps_per_epoch)
         network = create_model(model, spec.shape, len(spec.classes))
         settings = Config(backend="masked", momentum=0.9)
-        own = (self._plan, run, timeline, network, Compute(), settings, spec.task)
-        self._session = Session(*own)
+        self._session = Session(self._plan, run, timeline, network, Compute(), settings, spec.task)
         self._last_step = timeline.steps
         self.step()  # which makes the momentum
         best = Ticket.of(self._session.network.state_dict(), self._session.topology, {})
@@ -91,7 +90,3 @@ class Training:
     def tree(self) -> dict[str, Any]:
         """What a checkpoint holds."""
         return pack_checkpoint(self._plan, {}, self._state, self._session.state_dict())
-
-
-def _no_data() -> Any:
-    raise AssertionError("a plan needs no data")

@@ -80,8 +80,7 @@ def changes(before: Costs, after: Costs) -> Iterator[str]:
             work = _work(conv, density, _SHOWN_BATCH)
             old, new = (words(choice.convolution_ways(work, each)) for each in (before, after))
             if old != new:
-                about = f"{conv}, batch {_SHOWN_BATCH}, density {density:g}"
-                yield f"{about}: {new}, not {old}"
+                yield f"{conv}, batch {_SHOWN_BATCH}, density {density:g}: {new}, not {old}"
 
 
 def _measure(way: str, shipped: Costs, settings: Settings) -> dict[int, Sides]:

@@ -1,19 +1,14 @@
 """The figure of what an ensemble costs to train, against its sparsity."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import FreeTicketsError, MissingExtraError
-from ..report.figures.drawing import FONT_SIZE, STYLE, colour, series_colour
+from ..report.figures.drawing import FONT_SIZE, STYLE, Axes, colour, series_colour
 from .timing import Ratio
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The curve that is a line: what one dense network costs on our kernels.
 ONE_DENSE = "ONE dense, on our kernels"
@@ -56,14 +51,14 @@ def draw_costs(points: Sequence[Point], title: str, suffix: str) -> bytes:
     style: Any = ["default", {**STYLE, "svg.hashsalt": "costs"}]  # not the user's own
     with matplotlib.style.context(style):
         figure = Figure((6.4, 4.2), layout="constrained", facecolor=colour("page"))
-        _paint(figure, points, title)
+        _paint(figure.add_subplot(), points, title)
         metadata = {"Date": None} if suffix == ".svg" else None  # equal input, equal bytes
         figure.savefig(file, format=suffix[1:], dpi=200, metadata=metadata)
     return file.getvalue()
 
 
-def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
-    axes, found = figure.add_subplot(), curves(points)
+def _paint(axes: Axes, points: Sequence[Point], title: str) -> None:
+    found = curves(points)
     ((_, ours),) = found.pop(ONE_DENSE)
     for name, value in (("ONE dense, in PyTorch", 1.0), (ONE_DENSE, ours)):
         axes.axhline(value, color=colour("muted"), linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -76,21 +71,14 @@ def _paint(figure: Figure, points: Sequence[Point], title: str) -> None:
         shade = series_colour(number)
         axes.plot(*zip(*curve, strict=True), "o-", color=shade, markersize=5, label=name)
         for place in curve:
-            axes.annotate(
-                f"{place[1]:.2f}",
-                place,
-                # ERK's numbers stand above their line: it is the upper one.
-                (0, -8 if number else 8),
-                textcoords="offset points",
-                ha="center",
-                va="top" if number else "bottom",
-                color=shade,
-            )
+            # ERK's numbers stand above their line: it is the upper one.
+            offset, side = ((0, -8), "top") if number else ((0, 8), "bottom")
+            style: Any = {"textcoords": "offset points", "ha": "center", "color": shade}
+            axes.annotate(f"{place[1]:.2f}", place, offset, va=side, **style)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_xticks(sorted({point.sparsity for point in points if point.curve != ONE_DENSE}))
     axes.margins(x=0.1)
     axes.set_ylim(0, 1.1 * max(1.0, *(point.value for point in points)))
-    axes.set_xlabel("sparsity")
-    axes.set_ylabel("time of training, over dense in PyTorch")
+    axes.set(xlabel="sparsity", ylabel="time of training, over dense in PyTorch")
     axes.set_title(title, fontsize=FONT_SIZE, color=colour("muted"), loc="left")
     axes.legend(loc="lower left", title="an EDST ensemble of 3")

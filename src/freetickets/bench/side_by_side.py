@@ -25,8 +25,7 @@ def members(settings: Settings) -> Iterator[Ratio | str]:
 
     def train(*more: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            output = ("--output", str(Path(folder) / "run"))
-            _run([*command.split(), *output, *more])
+            _run([*command.split(), "--output", str(Path(folder) / "run"), *more])
 
     yield ratio(
         f"{_MEMBERS} members side by side / one after the other "

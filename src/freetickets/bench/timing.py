@@ -92,9 +92,7 @@ class Ratio:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, with keys that stay."""
-        met, aimed = (
-            None if limit is None else self.value <= limit for limit in (self.bar, self.aim)
-        )
+        met, aimed = (None if bar is None else self.value <= bar for bar in (self.bar, self.aim))
         told = {**vars(self), "speedup": 1 / self.value, "met": met, "aimed": aimed}
         return {key: told[key] for key in _KEYS}
 

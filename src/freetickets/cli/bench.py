@@ -6,8 +6,6 @@ freetickets bench train --figure sparsity.svg
 freetickets bench choose
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 from pathlib import Path
@@ -83,7 +81,7 @@ def _measurements(parsed: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys([*parsed.only, _FIGURE]))
 
 
-def _row(ratio: Ratio) -> str:
+def _row(ratio: "Ratio") -> str:
     told = ratio.as_json()
     bar, aim = ("-" if limit is None else f"{limit:.3f}" for limit in (ratio.bar, ratio.aim))
     met = "aim" if told["aimed"] else {True: "yes", False: "NO", None: "-"}[told["met"]]

@@ -48,8 +48,7 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
     missing = [name for name in names if not corrupted.has(name)]
     kept = [name for name in names if name not in missing]
     progress = WorkProgress("images", parsed.quiet)
-    work = progress.over(len(missing) * len(severities) * len(images))
-    with StopRequest() as stop, work:
+    with StopRequest() as stop, progress.over(len(missing) * len(severities) * len(images)):
         for number, name in enumerate(missing):
             progress.begin(f"{name} ({number + 1}/{len(missing)})")
             for count in corrupted.write(name, parsed.workers):

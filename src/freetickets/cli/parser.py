@@ -85,21 +85,19 @@ def make_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     method = _method_in(arguments)
-    for module in (train, plan, evaluate, predict, compare, report, corrupt, reproduce, bench):
-        name, text = module.__name__.rpartition(".")[2], inspect.getdoc(module) or ""
+    modules = (train, plan, evaluate, predict, compare, report, corrupt, reproduce, bench)
+    runs: dict[Any, Any] = {module: module.run for module in modules}
+    runs |= {run: run for run in (lists.methods, lists.datasets, lists.models)}
+    for told, run in runs.items():
+        name, text = told.__name__.rpartition(".")[2], inspect.getdoc(told) or ""
         form = argparse.RawDescriptionHelpFormatter
         first = text.partition("\n")[0]
         command = commands.add_parser(name, help=first, description=text, formatter_class=form)
-        command.set_defaults(run=module.run)
-        _add_flags(command, _flags()["every command"])
-        if module in (train, plan):
-            _add_training(command, method)
-        _add_flags(command, _flags()[name])
-    for run in (lists.methods, lists.datasets, lists.models):
-        command = commands.add_parser(run.__name__, help=run.__doc__, description=run.__doc__)
         command.set_defaults(run=run)
         _add_flags(command, _flags()["every command"])
-        _add_flags(command, _flags()[run.__name__])
+        if told in (train, plan):
+            _add_training(command, method)
+        _add_flags(command, _flags()[name])
     return parser
 
 
@@ -109,8 +107,7 @@ _TYPES = {"count": count, "int": int, "float": float}
 @cache
 def _flags() -> dict[str, Any]:
     text = Path(__file__).with_name("flags.yaml").read_text(encoding="utf-8")
-    flags: dict[str, Any] = parse_yaml(text, "flags.yaml", aliases=True)
-    return flags
+    return parse_yaml(text, "flags.yaml", aliases=True)
 
 
 def _add_flags(group: Any, flags: Mapping[str, Any]) -> None:

@@ -54,12 +54,8 @@ def _show(
 def print_scores(found: Evaluation) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
     shown, adjusted = found.task.scores, found.adjusted
-    said = [(f"member {i}", row) for i, row in enumerate(found.members, start=1)]
-    if len(found.members) > 1:
-        said += [("member mean", found.member_mean), ("ensemble", found.ensemble)]
-    if adjusted:
-        said.append(("adjusted", adjusted.ensemble))
-    rows = [(name, *_cells(row, shown)) for name, row in said]
+    said = found.predictors | ({"adjusted": adjusted.ensemble} if adjusted else {})
+    rows = [(name, *_cells(row, shown)) for name, row in said.items()]
     title = f"{found.dataset}, {found.samples:,} test samples"
     _show(title, ("", *(score.title for score in shown)), rows)
     if adjusted:

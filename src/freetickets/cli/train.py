@@ -54,8 +54,7 @@ def run(parsed: argparse.Namespace) -> dict[str, Any] | None:
             job.warn_of_few_explorations(reporter.warn)
             imports = [word for module in parsed.imports for word in ("--import", module)]
             train_in_parts(job, launcher or on_this_machine(1), reporter, imports)
-        tickets = job.train(reporter)
-        ensemble = Ensemble(tickets, job.build, method=job.method, task=job.task)
+        ensemble = Ensemble(job.train(reporter), job.build, method=job.method, task=job.task)
         scores = evaluate_run(folder, ensemble, config.data_dir)
         ledger = read_json(folder / "ledger.json")
     if not parsed.json:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import FreeTicketsError
+from ..progress import WorkProgress
 from ..reading import read
 from ..storage import whole_file
 from .spec import known_facts
@@ -90,8 +91,6 @@ def check_md5(file: IO[bytes], expected: str, what: str) -> None:
 
 
 def _transfer(url: str, file: IO[bytes]) -> None:
-    from ..progress import WorkProgress
-
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
         total = int(response.headers.get("Content-Length") or 0)  # 0 if the server does not say
         name, received = url.rsplit("/", 1)[-1], 0

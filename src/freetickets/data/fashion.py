@@ -4,7 +4,7 @@ import gzip
 import math
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,8 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     # Magic number: two zeros, the type (8 is bytes), the number of axes; then their lengths.
     header = bytes((0, 0, 8, len(shape))) + np.array(shape, dtype=">i4").tobytes()
     length = len(header) + math.prod(shape)
-    with (
-        damaged(path, GET_AGAIN),
-        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
-    ):
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with damaged(path, GET_AGAIN), opened(path, "rb") as file:
         content = file.read(length + 1)  # one more shows a file that is too long
     if not content.startswith(header) or len(content) != length:
         raise FreeTicketsError(f"{path} does not hold bytes of shape {shape}: get it again")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from ..errors import FreeTicketsError
 from ..tasks import CLASSIFICATION, Task
@@ -19,15 +19,7 @@ from .decode import fit, open_image, pixels
 from .fashion import load_idx, load_mini
 from .npz import check_finite, read_arrays
 from .samples import AnySplit, DatasetSplit, LazySplit, Split
-from .spec import (
-    DATASETS,
-    DatasetSpec,
-    data_root,
-    files_by_class,
-    find_imagenet,
-    get_spec,
-    open_tree,
-)
+from .spec import DATASETS, DatasetSpec, data_root, files_by_class, find_imagenet, get_spec, tree_of
 from .svhn import load_svhn
 
 _AT_ONCE = 256  # samples of a Dataset that are held at a time, when it is first read
@@ -102,7 +94,7 @@ def _read(spec: DatasetSpec, split: SplitName, root: Path, download: bool) -> Sp
         return _as_split(np.asarray(x), np.asarray(y), spec)
     path = Path(spec.name)
     if path.is_dir():
-        return _read_files(open_tree(path).files(split), spec)
+        return _read_files(tree_of(path).files(split), spec)
     data = _read_npz(path, (f"x_{split}", f"y_{split}"), spec)
     if split == "train" and data.dtype == torch.float32:  # told now, not after hours of training
         check_finite(read_arrays(path, "x_test")[0], f"{spec.name}: x_test")
@@ -222,7 +214,7 @@ def _examine(
     data: Any, what: str, classes: Classes | None, workers: int, task: Task
 ) -> tuple[DatasetSpec, AnySplit]:
     """Read all of it once: its classes, the mean of its images, and a digest."""
-    if isinstance(data, Dataset) and (tensors := samples.plain_tensors(data)) is not None:
+    if isinstance(data, Dataset) and (tensors := plain_tensors(data)) is not None:
         if len(tensors) != 2:
             raise FreeTicketsError(f"{what} has {len(tensors)} tensors: it must have two")
         data = tensors
@@ -248,8 +240,7 @@ def _examine(
         )
     opened = DatasetSplit.open(data, labelled=True)
     opened.check_repeatable()
-    starts = range(0, len(opened), _AT_ONCE)
-    parts = [list(range(at, min(len(opened), at + _AT_ONCE))) for at in starts]
+    parts = [part.tolist() for part in torch.split(torch.arange(len(opened)), _AT_ONCE)]
     found: list[Any] = []
     for inputs, told in samples.read_parts(opened.read, parts, workers):
         content.add(inputs)
@@ -260,6 +251,16 @@ def _examine(
     read = replace(opened, labels=labels, classes=classes, task=task)
     spec = content.describe("dataset", read, classes, task)
     return spec, replace(read, digest=content.digest)
+
+
+def plain_tensors(dataset: Dataset[Any]) -> tuple[torch.Tensor, ...] | None:
+    """Return the tensors that a Dataset is made of; None if it is made of something else."""
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors
+    if isinstance(dataset, Subset):
+        tensors = plain_tensors(dataset.dataset)
+        return tensors and tuple(tensor[list(dataset.indices)] for tensor in tensors)
+    return None
 
 
 class _Content:

@@ -5,8 +5,6 @@ NumPy's and torch's generators are seeded by where it is used: the same seed, ep
 draw the same, in whichever process that is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,22 +12,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset
 
 from ..errors import FreeTicketsError
 from ..seeds import derive
 from ..tasks import CLASSIFICATION, Task
 from ..tasks.task import Classes
 from .npz import channels_first
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _HOLD_OUT_SEED = 2022  # one split for every method and run, or their numbers could not be compared
 _TWICE = 4  # samples that are read again, to see whether they are the same
@@ -114,7 +109,7 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def subset(self, indices: Tensor | Sequence[int]) -> Self:
+    def subset(self: "Kind", indices: Tensor | Sequence[int]) -> "Kind":
         """Return the samples at the indices, in their order."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         split: Any = self
@@ -169,7 +164,7 @@ class LazySplit(Samples):
     @classmethod
     def of(
         cls, files: Sequence[tuple[Path, int]], shape: tuple[int, int, int], cropped: bool = False
-    ) -> LazySplit:
+    ) -> "LazySplit":
         """The images of files with their labels."""
         paths, labels = zip(*files, strict=True)
         return cls(paths, torch.tensor(labels), shape, cropped)
@@ -201,7 +196,7 @@ class DatasetSplit(Samples):
     _held = "indices"
 
     @classmethod
-    def open(cls, dataset: Dataset[Any], *, labelled: bool) -> DatasetSplit:
+    def open(cls, dataset: Dataset[Any], *, labelled: bool) -> "DatasetSplit":
         """All samples of a Dataset, of which the first is read; if not labelled, inputs will do."""
         indices = torch.arange(len(dataset))  # type: ignore[arg-type]
         if not len(indices):
@@ -339,16 +334,6 @@ def arrays(x: Any, y: Any) -> Split:
     if labels.min() < 0:
         raise FreeTicketsError(f"y has the label {labels.min()}: labels count from 0")
     return Split(inputs, as_tensor(labels.astype(np.int64)))
-
-
-def plain_tensors(dataset: Dataset[Any]) -> tuple[Tensor, ...] | None:
-    """Return the tensors that a Dataset is made of; None if it is made of something else."""
-    if isinstance(dataset, TensorDataset):
-        return dataset.tensors
-    if isinstance(dataset, Subset):
-        tensors = plain_tensors(dataset.dataset)
-        return tensors and tuple(tensor[list(dataset.indices)] for tensor in tensors)
-    return None
 
 
 def read_parts(get: Callable[[_Part], Any], parts: Sequence[_Part], jobs: int) -> Iterator[Any]:

@@ -187,7 +187,7 @@ class ImageTree(NamedTuple):
         return files_by_class(self.train, self.classes)
 
 
-def open_tree(folder: Path) -> ImageTree:
+def tree_of(folder: Path) -> ImageTree:
     """Look at a folder's class names, for training and for test images."""
     train = folder / "train"
     test = folder / "test" if (folder / "test").is_dir() else folder / "val"
@@ -230,7 +230,7 @@ def _folder_spec(folder: Path, image_size: int | None = None) -> DatasetSpec:
     from .decode import image_size_and_channels
 
     # Of its first training image. Photos are decoded when they are used, and cropped as ImageNet's.
-    tree = open_tree(folder)
+    tree = tree_of(folder)
     train = tree.files("train")
     (height, width), channels = image_size_and_channels(train[0][0])
     if image_size is not None or max(height, width) > _LARGEST_IN_MEMORY:
@@ -255,7 +255,7 @@ def find_imagenet(root: Path) -> ImageTree | None:
     """Return the ImageNet folders below a data root, or None if they are not there."""
     for folder in (root / "imagenet", root / "ILSVRC2012", root):
         if (folder / "train").is_dir():
-            tree = open_tree(folder)
+            tree = tree_of(folder)
             if len(tree.classes) == 1000:
                 return tree
             raise FreeTicketsError(

@@ -24,7 +24,7 @@ _SEED = 0  # of the random starts of PGD
 
 
 def attack_predictions(
-    predictor: "Predictor", split: Split | LazySplit, info: dict[str, Any], steps: int = 10
+    predictor: "Predictor", info: dict[str, Any], split: Split | LazySplit, steps: int = 10
 ) -> Predictions:
     """Attacks each member in turn, and predicts each time with all of them.
 

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ..calibration import Temperature
 from ..errors import FreeTicketsError, NewerFileError
+from ..metrics.arrays import Array
 from ..metrics.score import MAIN_SCORES
 from ..reading import Allow, Count, Natural, Text, damaged, must, read, read_json
 from ..storage import write_json
 from ..tasks import CLASSIFICATION, Score, Task, task_name
 
-Array = npt.NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 # The sets of corruptions that a mean can be over, best known first.
@@ -291,6 +290,13 @@ class Evaluation:
         if self.task.name == task_name(CLASSIFICATION):  # as all were once
             del found["task"]
         return found
+
+    @property
+    def predictors(self) -> dict[str, Values]:
+        """The scores of each member and, of several, of their mean and of the ensemble."""
+        found = {f"member {number}": of for number, of in enumerate(self.members, start=1)}
+        joint = {"member mean": self.member_mean, "ensemble": self.ensemble}
+        return found | joint if len(found) > 1 else found
 
     @property
     def corrupted(self) -> Shift | None:

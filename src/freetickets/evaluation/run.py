@@ -20,7 +20,7 @@ from ..tasks import task_name
 from . import sets
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .results import NetworkFacts, plain, read_if_whole
-from .sets import EvaluationSet, Predictor, Request, TestSet
+from .sets import EvaluationSet, Predictor, Request, Tell, TestSet
 from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
@@ -60,16 +60,14 @@ def evaluate_run(
     if request.fresh or not (request.asks_for_more and _test_is_saved(folder, test, predictor)):
         missing.insert(0, test.test_set())
     _predict(folder, missing, predictor, talk=request.asks_for_more)
-    _write_network_facts(folder, predictor, test, request)
+    _write_facts(folder, predictor, test, request)
     found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
     scores = evaluation_of(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
     scores.save(folder / "metrics.json")
     return scores.as_dict()
 
 
-def _wanted(
-    request: Request, test: TestSet, ensemble: Ensemble, tell: Callable[[str], None]
-) -> list[EvaluationSet]:
+def _wanted(request: Request, test: TestSet, ensemble: Ensemble, tell: Tell) -> list[EvaluationSet]:
     """The sets that are asked for; what is wrong with any is said before the first is predicted."""
     if not ensemble.task.has_classes:
         words = (
@@ -134,9 +132,7 @@ def _predict(folder: Path, missing: list[EvaluationSet], predictor: Predictor, t
         ) from None
 
 
-def _write_network_facts(
-    folder: Path, predictor: Predictor, test: TestSet, request: Request
-) -> None:
+def _write_facts(folder: Path, predictor: Predictor, test: TestSet, request: Request) -> None:
     path = network_facts_path(folder)
     before = read_if_whole(path, NetworkFacts) or NetworkFacts()
     facts = NetworkFacts(predictor.tickets, layer_densities(predictor.ensemble.tickets))

@@ -21,6 +21,7 @@ from ..progress import WorkProgress
 from .attacks import ATTACKS, attack_predictions
 
 AnySplit = Split | LazySplit
+Tell = Callable[[str], None]
 _AT_ONCE = 1024  # samples between two steps of a progress bar
 _SEED = 0
 _BY_ALIAS = {alias: name for name, alias in shifted.ALIASES.items()}
@@ -263,10 +264,10 @@ def _generated(name: str, test: TestSet) -> EvaluationSet:
 
 
 def _photos(folder: Path, name: str, test: TestSet) -> EvaluationSet:
+    spec = test.spec
+
     def part(severity: int) -> AnySplit:
-        photos = shifted.corrupted_photos(
-            folder, name, severity, test.spec.classes, test.spec.shape
-        )
+        photos = shifted.corrupted_photos(folder, name, severity, spec.classes, spec.shape)
         return first_samples(photos, test.limit)
 
     sizes = {len(part(severity)) for severity in SEVERITIES}
@@ -291,9 +292,8 @@ def refuse_mixture(folder: Path, wanted: Sequence[EvaluationSet], tickets: str |
 
 def natural_set(path: str, test: TestSet) -> EvaluationSet:
     """ImageNet-A: photos of some of the ensemble's classes that networks tend to get wrong."""
-    photos, classes = shifted.natural_photos(
-        Path(path).expanduser(), test.spec.classes, test.spec.shape
-    )
+    spec = test.spec
+    photos, classes = shifted.natural_photos(Path(path).expanduser(), spec.classes, spec.shape)
     samples = first_samples(photos, test.limit)
     info = {"kind": "natural", "dataset": "imagenet-a", "classes_200": classes,
             "samples": test.limit}  # fmt: skip
@@ -313,9 +313,7 @@ def ood_sets(request: Request, test: TestSet) -> list[EvaluationSet]:
     return list(found.values())
 
 
-def every_ood_set(
-    request: Request, test: TestSet, tell: Callable[[str], None]
-) -> list[EvaluationSet]:
+def every_ood_set(request: Request, test: TestSet, tell: Tell) -> list[EvaluationSet]:
     """The OoD sets that can be had without a download; says which are left out."""
     found, absent = [], []
     for name in shifted.OOD_NAMES:
@@ -362,10 +360,7 @@ def attack_sets(
     if not 0 < epsilon <= 1:
         raise FreeTicketsError(f"--epsilon {epsilon:g}: choose a value above 0 and up to 1 (8/255)")
 
-    def make(predictor: Predictor, told: dict[str, Any]) -> Predictions:
-        return attack_predictions(predictor, test.split, told)
-
-    size = members * len(test.split)
+    make, size = partial(attack_predictions, split=test.split), members * len(test.split)
     info = {"kind": "attack", "dataset": test.spec.name, "attack": "", "epsilon": epsilon,
             "samples": test.limit, "images": test.digest}  # fmt: skip
     return [

@@ -1,6 +1,6 @@
 """metrics.json: every score of a run, computed from its saved predictions alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from ..reading import damaged, read
 from ..tasks import Task, stored_task
 from . import results
 from .networks import digest_tickets
-from .sets import one_set
-
-Tell = Callable[[str], None]
+from .sets import Tell, one_set
 
 # Where the predictions of each kind of set lie.
 _PLACES = {"shift": "*-c/*.npz", "ood": "ood/*.npz", "attack": "attacks/*.npz"}
@@ -183,8 +181,7 @@ def _severities(path: Path) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArr
 def _shift(files: _Files, test: Predictions) -> dict[str, results.Shift]:
     found = {}
     order = {name: place for place, name in enumerate(metrics.CORRUPTION_SETS["all19"])}
-    places = sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir())
-    for folder in places:
+    for folder in sorted(path for path in files.run.glob("predictions/*-c") if path.is_dir()):
         paths = files.fitting(f"{folder.name}/*.npz", "shift")
         paths.sort(key=lambda path: (order.get(path.stem, len(order)), path.stem))
         infos = [read_info(path) or {} for path in paths]

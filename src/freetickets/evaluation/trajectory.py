@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FreeTicketsError, MissingExtraError
+from ..metrics.arrays import Array
 from ..predictions import Predictions, trajectory_files
 from ..reading import damaged
-
-Array = npt.NDArray[np.float64]
 
 _FEWEST_FOR_TSNE = 4
 _MOST_COMPONENTS = 50

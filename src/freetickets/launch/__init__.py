@@ -7,7 +7,7 @@ What is to be done is a list of `Assignment`s; a launcher is a function that doe
 import argparse
 import os
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from . import cluster, local
 from .assignment import Assignment as Assignment
 from .assignment import Launcher as Launcher
@@ -20,12 +20,12 @@ _OF_RAY = ("address", "cpus_per_task", "gpus_per_task")
 def launcher_from(parsed: argparse.Namespace) -> Launcher | None:
     """The launcher that flags ask for; None for one after the other, in this process."""
     name = parsed.launcher or ("local" if parsed.jobs is not None else None)
-    if name is not None and name not in LAUNCHERS:
-        raise UnknownNameError("launcher", name, LAUNCHERS)
-    if name is not None and under_torchrun():
-        raise FreeTicketsError(
-            "torchrun trains one network, a launcher several side by side: use one of the two"
-        )
+    if name is not None:
+        check_known("launcher", name, LAUNCHERS)
+        if under_torchrun():
+            raise FreeTicketsError(
+                "torchrun trains one network, a launcher several side by side: use one of the two"
+            )
     if name != "ray":
         for flag in _OF_RAY:
             if getattr(parsed, flag) is not None:

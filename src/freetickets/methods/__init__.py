@@ -1,9 +1,7 @@
 """The methods, by name. Each is one short file: a data class of options that makes a plan."""
 
-from dataclasses import is_dataclass
-
 from ..errors import FreeTicketsError
-from ..registry import Registry
+from ..registry import Registry, derived_from
 from .dense import FGE, Dense, DenseEnsemble, PruneFineTune, Snapshot
 from .events import Collect, Escape, Event, Prune, Remember
 from .method import PRESETS, Method, Setting
@@ -21,13 +19,8 @@ _OURS: tuple[type[Method], ...] = (
 )  # fmt: skip
 
 
-def _check_method(thing: object) -> None:
-    if not (isinstance(thing, type) and issubclass(thing, Method) and is_dataclass(thing)):
-        raise FreeTicketsError(f"a method must be a data class derived from Method, not {thing!r}")
-
-
 METHODS: Registry[type[Method]] = Registry(
-    "method", "methods", {method.name: method for method in _OURS}, _check_method
+    "method", "methods", {method.name: method for method in _OURS}, derived_from(Method)
 )
 
 

@@ -3,8 +3,6 @@
 An event is a frozen data class, here or anywhere; trainer, timeline and ledger know none by name.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -42,7 +40,7 @@ class Event:
     selects_best = property(lambda self: False)  # whether it wants the phase's best network
     remembers = property(lambda self: ())  # names of networks that it keeps for later runs
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Does it, and may return a line for people.
 
         It must depend on nothing but the stage and the event's own fields, and keep what it needs
@@ -66,7 +64,7 @@ class Collect(Event):
 
     selects_best = property(lambda self: self.select == "best")
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Collects."""
         return stage.collect(stage.best() if self.selects_best else stage.take())
 
@@ -80,7 +78,7 @@ class Escape(Event):
 
     rate: float = 0.8
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Explores; a dense network has no topology to leave."""
         stage.session.escape(self.rate)
         return f"escape: {self.rate:.0%} of the active weights pruned, as many grown"
@@ -100,7 +98,7 @@ class Prune(Event):
 
     sparsity: float = 0.8
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Prunes."""
         stage.session.prune(self.sparsity, stage.step)
         return f"pruned to a sparsity of {self.sparsity:g}"
@@ -116,7 +114,7 @@ class Remember(Event):
 
     remembers = property(lambda self: (self.name,))
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Remembers."""
         stage.remember(self.name, stage.take())
         return None

@@ -64,11 +64,6 @@ class Recipe:
             for epochs, share in self.refine
         )
 
-    @property
-    def refine_epochs(self) -> int:
-        """The length of one of EDST's refinements."""
-        return sum(epochs for epochs, _ in self.refine)
-
     def _training(
         self, epochs: int, decays: tuple[int, ...], scale: float, lr: float
     ) -> tuple[Stretch, ...]:

@@ -43,8 +43,8 @@ class EDST(ExploringMethod):
     def plan(self, setting: Setting) -> Plan:
         """One run: explore, then M x (refine, collect), with an escape between two tickets."""
         recipe, lr = setting.recipe, setting.initial_lr
-        full = recipe.explore_epochs + self.tickets * self.refinement * recipe.refine_epochs
-        scale = setting.scale(full)
+        refined = self.tickets * self.refinement * sum(epochs for epochs, _ in recipe.refine)
+        scale = setting.scale(recipe.explore_epochs + refined)
         exploring = self.sparsity, self.exploration(setting)
         start = recipe.explore_schedule(scale, lr)
         explore = Phase("explore", start, *exploring, self.pruning(setting))

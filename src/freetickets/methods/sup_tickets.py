@@ -1,7 +1,5 @@
 """Sup-tickets: the tickets of a training's last cycles, merged into one network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ class Merge(Event):
 
     event = "merge"
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Merges."""
         from ..sparsity.topology import select_top  # not above: plans are made without torch
 
@@ -57,16 +55,15 @@ class CollectMerged(Event):
 
     batches: int = 100
 
-    def happen(self, stage: Stage) -> str | None:
+    def happen(self, stage: "Stage") -> str | None:
         """Estimates the statistics and collects."""
         import torch
-        from torch.nn.modules.batchnorm import _BatchNorm
 
         merged = stage.recall(_SHELF)
         assert merged is not None  # a plan merges before it collects
         network = stage.build(merged).eval()
-        modules = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-        norms = [norm for norm in modules if norm.track_running_stats]
+        kind = torch.nn.modules.batchnorm._BatchNorm
+        norms = [it for it in network.modules() if isinstance(it, kind) and it.track_running_stats]
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # a plain mean
@@ -129,10 +126,9 @@ class SupTickets(ExploringMethod):
         schedule = recipe.sparse_schedule(scale * (1 - self.cycling), lr)
         changes = self.exploration(setting), self.pruning(setting)
         train = Phase("train", schedule, self.sparsity, *changes, at_end=(explore,))
-        ends = [*[explore] * (self.cycles - 1), collect]
         cycles = [
             Phase(f"cycle {number}", cycle, self.sparsity, at_end=(Merge(), end))
-            for number, end in enumerate(ends, start=1)
+            for number, end in enumerate([*[explore] * (self.cycles - 1), collect], start=1)
         ]
         runs = tuple(Run(setting.seed + i, (train, *cycles)) for i in range(self.tickets))
         return Plan(self.name, runs, recipe.dense_epochs * scale, self.sparse_options(recipe))

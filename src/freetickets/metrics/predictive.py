@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from . import arrays
 from .arrays import Array, Labels
 
@@ -32,13 +32,12 @@ def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities")
         raise FreeTicketsError(
             f"predictions must have the shape (members, samples, classes), not {logs.shape}"
         )
+    check_known("rule to combine members", combine, RULES)
     if combine == "probabilities":
         combined = np.empty(logs.shape[1:])
         for part in arrays.blocks(logs):
             combined[part] = arrays.log_sum_exp(logs[:, part], axis=0)
         return combined - np.log(len(logs))
-    if combine != "logits":
-        raise UnknownNameError("rule to combine members", combine, RULES)
     out = np.isneginf(logs)
     times = out.sum(axis=0)
     # What the mean comes to if "impossible" is a number that goes to -inf: the classes that have it

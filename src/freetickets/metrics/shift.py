@@ -94,9 +94,7 @@ def shift_scores(
             rows[-1].append((len(truth), right - confidences, found))
     if not rows or len({len(row) for row in rows}) != 1 or not rows[0]:
         raise FreeTicketsError("give at least one corruption type, and as many severities of each")
-    samples, gaps, values = (
-        np.array([[each[k] for each in row] for row in rows]) for k in range(3)
-    )
+    samples, gaps, values = (np.array([[it[k] for it in row] for row in rows]) for k in range(3))
     scores = {score.key: values[..., place] for place, score in enumerate(MAIN_SCORES)}
     scores["ece"] = np.abs(gaps).sum(axis=-1) / samples  # in these bins
     return ShiftScores(tuple(sets), samples, scores, gaps)

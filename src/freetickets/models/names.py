@@ -3,8 +3,6 @@
 No torch here but in `create_model`: names are listed and checked without waiting for it.
 """
 
-from __future__ import annotations
-
 import difflib
 import inspect
 import re
@@ -160,7 +158,7 @@ def _nearest(name: str) -> list[str]:
 
 def create_model(
     name: str, input_shape: tuple[int, ...], classes: int, **options: Any
-) -> nn.Module:
+) -> "nn.Module":
     """Builds the network called `name`, freshly initialised.
 
     Our own networks are `nn.Sequential`s of their stages, in the order in which they run. The name
@@ -200,7 +198,7 @@ def create_model(
     return model
 
 
-def _channels_last(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+def _channels_last(model: "nn.Module", inputs: "tuple[Tensor]") -> "tuple[Tensor]":
     import torch
 
     return (inputs[0].contiguous(memory_format=torch.channels_last),)
@@ -209,7 +207,7 @@ def _channels_last(model: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
 def _call(
     name: str, builder: Callable[..., Any], arguments: Arguments, task: Arguments,
     options: Arguments,
-) -> nn.Module:  # fmt: skip
+) -> "nn.Module":  # fmt: skip
     from torch import nn
 
     # An instance is callable too, but every ticket and every run needs a network of its own.

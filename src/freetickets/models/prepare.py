@@ -66,8 +66,7 @@ class Whitening(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(N, channels, H, W)` to `(N, outputs, H - kernel + 1, W - kernel + 1)`."""
-        y: Tensor = self.conv(x)
-        return y
+        return self.conv(x)
 
     @torch.no_grad()
     def prepare_on(self, inputs: Tensor) -> None:

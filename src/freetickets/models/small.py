@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..errors import UnknownNameError
+from ..errors import check_known
 from .prepare import Whitening
 
 
@@ -91,8 +91,7 @@ def fast(
     learns more slowly than the rest. The whitening's bias, which is trained, costs a tenth of each
     step: without it, the first convolution needs no gradient of its inputs.
     """
-    if activation not in ("relu", "gelu"):
-        raise UnknownNameError("activation", activation, ("relu", "gelu"))
+    check_known("activation", activation, ("relu", "gelu"))
     if not scale > 0:
         raise ValueError(f"its scale must be above 0, not {scale}")
 

@@ -1,7 +1,5 @@
 """Runs side by side: what their saved predictions say, and how sure a difference is."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
@@ -19,14 +17,13 @@ from ..errors import FreeTicketsError
 from ..evaluation import Predictions
 from ..evaluation.results import Evaluation
 from ..metrics import Difference
+from ..metrics.arrays import Array, Labels
 from ..metrics.score import MAIN_SCORES
 from ..predictions import REMAKE
 from ..reading import damaged, printable
 from .run import RunSummary
 from .tables import kind_of
 
-Array = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
 REPEATS: int = inspect.signature(metrics.bootstrap).parameters["repeats"].default
 LEVEL: float = inspect.signature(metrics.bootstrap).parameters["level"].default
 
@@ -39,14 +36,6 @@ class Unfamiliar:
     outside: Array
     roc: metrics.Roc
     auroc: float
-
-
-@dataclass(frozen=True)
-class ClassScores:
-    """What a run scores in each class, (C,): NaN without samples; None for a single member."""
-
-    accuracy: npt.ArrayLike
-    disagreement: npt.ArrayLike | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,8 @@ class Analysis:
     labels: Labels
     reliability: metrics.Reliability
     risk: metrics.RiskCoverage
-    classes: ClassScores
+    # Of each class, (C,), NaN without samples: "accuracy" and, of several members, "disagreement".
+    classes: Mapping[str, Array]
     sizes: EnsembleCurve | None  # scores of the first m members; None for a single network
     inside: Array  # how novel each test sample seems, (N,)
     unfamiliar: Mapping[str, Unfamiliar]  # the same of sets of no class
@@ -86,11 +76,13 @@ def analyse(run: RunSummary) -> Analysis | None:
         counts = np.bincount(labels, minlength=classes)
         right = np.bincount(labels, weights=correct, minlength=classes)
         accuracy = np.divide(right, counts, out=np.full(classes, np.nan), where=counts > 0)
-        differing = metrics.disagreement_by_class(members, labels) if len(members) > 1 else None
+        by_class, sizes = {"accuracy": accuracy}, None
+        if len(members) > 1:
+            by_class["disagreement"] = metrics.disagreement_by_class(members, labels)
+            sizes = _size_curve(predictions, members)
         return Analysis(
             ensemble, labels, metrics.reliability(ensemble, labels),
-            metrics.risk_coverage(ensemble, labels), ClassScores(accuracy, differing),
-            _size_curve(predictions, members) if len(members) > 1 else None, inside,
+            metrics.risk_coverage(ensemble, labels), by_class, sizes, inside,
             dict(_unfamiliar(run, inside)),
         )  # fmt: skip
 
@@ -162,7 +154,7 @@ class Comparison:
     analyses: Mapping[str, Analysis]
 
     @classmethod
-    def of(cls, runs: Sequence[RunSummary], reference: str | None = None) -> Comparison:
+    def of(cls, runs: Sequence[RunSummary], reference: str | None = None) -> "Comparison":
         """Analyses runs; see `find_reference` for the reference."""
         analyses = {run.name: analysis for run in runs if (analysis := analyse(run)) is not None}
         return cls(runs, find_reference(runs, reference), analyses)

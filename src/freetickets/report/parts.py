@@ -1,7 +1,5 @@
 """The parts of a page: sections and what they show. Each makes its HTML, and escapes all text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -36,7 +34,7 @@ class TableCell:
     below: str = ""
 
     @classmethod
-    def of(cls, value: float | None, form: str, mark: Mark = "") -> TableCell:
+    def of(cls, value: float | None, form: str, mark: Mark = "") -> "TableCell":
         """A number in some format; a dash where there is none."""
         if value is None or value != value:
             return cls(ABSENT)

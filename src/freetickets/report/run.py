@@ -114,8 +114,7 @@ def check_predictions_alike(runs: Sequence[RunSummary]) -> None:
         (labels,) = read_arrays(path, "labels")
         header = read_headers(path).get("log_probs" if run.results.task.has_classes else "outputs")
         shape = header.shape if header else ()
-        told = (read_info(path) or {}).get("settings")
-        alien = told not in (None, run.config.identity)
+        alien = (read_info(path) or {}).get("settings") not in (None, run.config.identity)
         alien |= run.results.task.has_classes and len(shape) != 3
         if alien or shape[:2] != (len(run.results.members), run.results.samples):
             raise FreeTicketsError(

@@ -1,12 +1,12 @@
 """Tasks: what a network's outputs are for. Importing this package does not import torch."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..metrics.score import Score
-from ..registry import Registry, import_reference
+from ..registry import Registry, derived_from, import_reference
 from .classification import Classification
 from .task import Task, function_name
 
@@ -19,13 +19,8 @@ __all__ = [
 CLASSIFICATION = Classification()
 
 
-def _check_task(thing: object) -> None:
-    if not (isinstance(thing, type) and issubclass(thing, Task) and is_dataclass(thing)):
-        raise FreeTicketsError(f"a task must be a data class derived from Task, not {thing!r}")
-
-
 TASKS: Registry[type[Task]] = Registry(
-    "task", "tasks", {"classification": Classification}, _check_task
+    "task", "tasks", {"classification": Classification}, derived_from(Task)
 )
 
 
@@ -59,8 +54,8 @@ def stored_task(info: Mapping[str, Any], given: Task | str | None = None) -> Tas
 
 def _with_options(kind: type[Task], name: str, options: Mapping[str, Any]) -> Task:
     known = [each.name for each in fields(kind)]
-    if odd := [option for option in options if option not in known]:
-        raise UnknownNameError(f"option of {name}", odd[0], known)
+    for option in options:
+        check_known(f"option of {name}", option, known)
     try:
         return kind(**options)
     except (TypeError, ValueError) as error:

@@ -111,8 +111,7 @@ def fit(
         if own is not None:
             job.load_own_validation = lambda: take_as_numbers(own[1]())
     reporter = Reporter(quiet)
-    held = hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext()
-    with held:
+    with hold(output, reporter.line) if output is not None and rank() == 0 else nullcontext():
         return Ensemble(job.train(reporter), job.model, task=job.task, method=method)
 
 

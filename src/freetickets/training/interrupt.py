@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM as a wish that is granted between two steps."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType
@@ -15,7 +13,7 @@ class StopRequest:
         self.made = False
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():  # others get no signals
             for kind in (signal.SIGINT, signal.SIGTERM):
                 self._before[kind] = signal.signal(kind, self._note)

@@ -1,11 +1,9 @@
 """A job: settings brought together with data and a network, ready to be priced and trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +14,7 @@ from ..data import DatasetSpec
 from ..data.batches import digest_split
 from ..data.loading import load_validation
 from ..data.samples import AnySplit
-from ..errors import FreeTicketsError, UnknownNameError
+from ..errors import FreeTicketsError, check_known
 from ..methods import Method, Plan
 from ..methods.timeline import suit_interval, warn_of_few_explorations
 from ..models import create_model
@@ -25,9 +23,7 @@ from ..tasks import Classification, Task, task_name
 from ..ticket import Ticket
 from .ledger import Ledger, price
 from .optimizer import OPTIMIZERS
-
-if TYPE_CHECKING:
-    from .progress import Reporter
+from .progress import Reporter
 
 PARTS = "parts"  # in a run's folder: what is trained side by side, until all is done
 
@@ -63,8 +59,8 @@ class Job:
         """
         plan = self.method.plan(self.config.setting())
         known, wanted = self.task.rules, self.config.combine
-        if wanted is not None and wanted not in known:
-            raise UnknownNameError("rule to combine members", wanted, known)
+        if wanted is not None:
+            check_known("rule to combine members", wanted, known)
         rule = wanted or (plan.combine if plan.combine in known else known[0])
         plan = replace(plan, method=self.config.method, combine=rule)
         if self.config.options.get("interval") is not None:
@@ -169,8 +165,7 @@ class Job:
     @property
     def has_embedding(self) -> bool:
         """Whether the network looks up vectors for integers."""
-        with torch.random.fork_rng(devices=[]):
-            modules = _outline(self.build).modules()
+        modules = _outline(self.build).modules()
         return any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in modules)
 
     @property
@@ -178,10 +173,10 @@ class Job:
         """A digest of how a network of the user's own computes; ours are told by their names."""
         if self.model is None and ":" not in self.config.model:
             return None
-        with torch.random.fork_rng(devices=[]):
-            return network_identity(_outline(self.build))
+        return network_identity(_outline(self.build))
 
 
+@torch.random.fork_rng(devices=[])  # the user's own factory draws from torch's generator
 def _outline(build: Callable[[], nn.Module]) -> nn.Module:
     """A network with shapes but without values, made at once."""
     try:

@@ -58,18 +58,14 @@ def make_optimizer(model: nn.Module, config: Config) -> Optimizer:
     kind: Callable[..., Optimizer] = OPTIMIZERS.find(config.optimizer)
     taken = inspect.signature(kind).parameters
     given = {"lr": 0.1, "momentum": config.momentum or 0.0, "nesterov": bool(config.nesterov)}
-    given |= {"fused": True} if _can_be_fused(model) else {}
+    # A step may be one call for all parameters: if they are floats on the CPU, gradients dense.
+    sparse = any(getattr(module, "sparse", False) for module in model.modules())  # embeddings
+    plain = (p.is_floating_point() and p.device.type == "cpu" for p in model.parameters())
+    given |= {"fused": True} if all(plain) and not sparse else {}
     try:
         return kind(groups, **{name: value for name, value in given.items() if name in taken})
     except (TypeError, ValueError) as error:  # Muon, say, takes matrices only
         raise FreeTicketsError(f"{config.optimizer} can't train this network: {error}") from error
-
-
-def _can_be_fused(model: nn.Module) -> bool:
-    # Whether a step may be one call for all parameters: floats on the CPU, gradients dense.
-    sparse = any(getattr(module, "sparse", False) for module in model.modules())  # embeddings
-    plain = (p.is_floating_point() and p.device.type == "cpu" for p in model.parameters())
-    return all(plain) and not sparse
 
 
 def _factors(

@@ -1,7 +1,5 @@
 """The live side of one run: a network, its optimizer and its sparsifier; and what an event sees."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -263,7 +261,7 @@ class Stage:
     session: Session
     batches: Batches
     generator: torch.Generator
-    _trainer: Trainer
+    _trainer: "Trainer"
     _take: Callable[[Mapping[str, Tensor], Topology], Ticket]
 
     @property

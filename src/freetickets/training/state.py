@@ -1,7 +1,5 @@
 """Where the execution of a plan stands, and its log: what was measured at the end of each epoch."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time
@@ -143,7 +141,7 @@ class State:
         return {**vars(self), "tally": [self.tally.sums, self.tally.samples]}
 
     @classmethod
-    def unpack(cls, values: dict[str, Any]) -> State:
+    def unpack(cls, values: dict[str, Any]) -> "State":
         """Undoes `pack`."""
         sums, samples = values["tally"]
         tally = Tally(sums.double().reshape(2), int(samples))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._lazy import attach
-from ...errors import FreeTicketsError, UnknownNameError, check_known
+from ...errors import FreeTicketsError, check_known
 
 if TYPE_CHECKING:
     from .apply import corrupt as corrupt
@@ -40,8 +40,7 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     """Return the corruptions that names of them and of sets mean, each once, in their own order."""
     wanted: set[str] = set()
     for name in names:
-        if name not in _SETS and name not in CORRUPTIONS:
-            raise UnknownNameError("corruption", name, [*_SETS, *CORRUPTIONS])
+        check_known("corruption", name, [*_SETS, *CORRUPTIONS])
         wanted.update(_SETS.get(name, (name,)))
     return tuple(name for name in CORRUPTIONS if name in wanted)
 

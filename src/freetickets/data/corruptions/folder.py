@@ -44,11 +44,6 @@ class CorruptedSet:
 
     def __post_init__(self) -> None:
         self._shape = (len(self.severities) * len(self.images), *self.images.shape[1:])
-        self._claim()
-        kind = np.uint8 if self.labels.max() < 256 else np.int64
-        self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
-
-    def _claim(self) -> None:
         self.settings = {  # what the bytes of the set depend on
             "dataset": self.dataset,
             "samples": len(self.images),
@@ -66,10 +61,12 @@ class CorruptedSet:
                 if found.get(name) != value:
                     what = f"{name} {found.get(name)}, not {value}" if name != "images" else name
                     raise FreeTicketsError(f"{self.folder} has other settings ({what}): {_ELSE}")
-            return
-        if self.folder.exists() and any(self.folder.glob("*.npy")):
-            raise FreeTicketsError(f"{self.folder} holds other files: choose another --output")
-        write_json(note, self.settings)
+        else:
+            if self.folder.exists() and any(self.folder.glob("*.npy")):
+                raise FreeTicketsError(f"{self.folder} holds other files: {_ELSE}")
+            write_json(note, self.settings)
+        kind = np.uint8 if self.labels.max() < 256 else np.int64
+        self._save("labels", np.tile(self.labels.astype(kind), len(self.severities)))
 
     def has(self, name: str) -> bool:
         """Whether a corruption is finished."""

@@ -81,8 +81,7 @@ class BatchEnsembleNetwork(MemberNetwork):
     def _run(self, x: Tensor, rows: list[int]) -> Tensor:
         self._rows[:] = rows
         with layer_by_layer():
-            logits: Tensor = self.network(x)
-        return logits
+            return self.network(x)
 
 
 def _signs(members: int, size: int, like: Tensor) -> nn.Parameter:

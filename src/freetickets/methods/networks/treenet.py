@@ -45,8 +45,7 @@ class TreeNetwork(MemberNetwork):
             # The mean over all pairs would make each learn at an M-th of its own rate: so the
             # gradients, not the values, are multiplied by M.
             logits.register_hook(lambda gradient: gradient * self.members)  # type: ignore[no-untyped-call]
-        targets = labels.expand(self.members, *labels.shape)
-        return logits.flatten(0, 1), targets.flatten(0, 1)
+        return logits.flatten(0, 1), labels.expand(self.members, *labels.shape).flatten(0, 1)
 
 
 def _split(network: nn.Module, shared: int | None, own: float) -> tuple[nn.Module, nn.Module]:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from ...metrics.score import Score
 from ...reading import printable
-from ..comparison import ClassScores
 from . import drawing as draw
 from .drawing import colour
 
@@ -70,8 +69,7 @@ def corruption_heatmaps(
     scale = _scale([draw.finite(values) for _, _, values in maps.values()], write)
     for name, (types, severities, values) in maps.items():
         what = f"{score.name} of {name} by type of corruption and severity"
-        with draw.panel(panels, "corruptions", what, 0.85 + 0.21 * len(types)) as figure:
-            axes = figure.add_subplot()
+        with draw.panel(panels, "corruptions", what, 0.85 + 0.21 * len(types)) as (_, axes):
             rows = [draw.shorten(kind.replace("_", " "), 18) for kind in types]
             width = (72 * draw.WIDTH - 95) / max(1, len(severities))
             _paint_cells(axes, draw.finite(values), rows, list(map(str, severities)), scale, width)
@@ -109,7 +107,7 @@ def _pairs(
         keyed = len(arrays[names[0]]) > _MOST_NUMBERED
         height = draw.WIDTH / abreast + (0.85 if keyed else 0.5)
         title = f"{what} between members of {' and '.join(names)}"
-        with draw.panel(panels, "pairs", title, height) as figure:
+        with draw.panel(panels, "pairs", title, height, ratios=()) as (figure,):
             figure.suptitle(what, x=0.02, ha="left", fontsize=draw.SMALL, color=colour("muted"))
             heights = [1, 0.04][: 1 + keyed]
             grid = figure.subplots(1 + keyed, abreast, squeeze=False, height_ratios=heights)
@@ -120,8 +118,7 @@ def _pairs(
                 members = [str(number + 1) for number in range(size)]
                 width = (72 * draw.WIDTH - 36 * abreast) / abreast / size
                 _paint_cells(axes, arrays[name], members, members, scale, width)
-                axes.set_aspect("equal")
-                axes.set_anchor("NW")
+                axes.set(aspect="equal", anchor="NW")
                 axes.set_title(labels[name], loc="left", fontsize=draw.SMALL, fontweight="bold")
                 axes.set_xlabel(columns, fontsize=draw.SMALL)
                 axes.set_ylabel(rows, fontsize=draw.SMALL)
@@ -178,26 +175,23 @@ def _paint_key(axes: draw.Axes, scale: _Scale) -> None:
 
 
 def class_breakdown(
-    classes: Sequence[str], scores: Mapping[str, ClassScores], runs: Sequence[str] = ()
+    classes: Sequence[str], scores: Mapping[str, Mapping[str, ArrayLike]], runs: Sequence[str] = ()
 ) -> list[str]:
     """A line a class, a dot a run: accuracies, disagreements; the most telling 20 classes."""
     panels: list[str] = []
     if not scores:
         return panels
     looks = draw.series(scores, runs)
-    accuracy = {name: draw.finite(score.accuracy) for name, score in scores.items()}
-    differing = {name: it.disagreement for name, it in scores.items()}
-    disagreement = {name: draw.finite(it) for name, it in differing.items() if it is not None}
-    chosen = _choose(np.stack(list(accuracy.values())))
+    chosen = _choose(np.stack([draw.finite(score["accuracy"]) for score in scores.values()]))
     labels = draw.shorten_all([classes[number] for number in chosen], 16)
     lines = np.arange(len(labels))
     height = 0.75 + len(chosen) * max(0.2, 0.035 * len(scores))
-    for what, values in (("accuracy", accuracy), ("disagreement", disagreement)):
+    for what in ("accuracy", "disagreement"):
+        values = {name: draw.finite(it[what]) for name, it in scores.items() if what in it}
         if not values:
             continue
         title = f"{what.capitalize()} of {len(values)} runs in each of {len(chosen)} classes"
-        with draw.panel(panels, f"classes-{what}", title, height) as figure:
-            axes = figure.add_subplot()
+        with draw.panel(panels, f"classes-{what}", title, height) as (figure, axes):
             # Runs that score the same would hide one another on one line.
             shifts = np.linspace(-0.3, 0.3, len(values)) if len(values) > 1 else [0.0]
             size = 4.0 if len(values) < 8 else 3.2
@@ -287,8 +281,7 @@ def _by_layers(
         every = 1 if fits else math.ceil(1.25 * draw.SMALL / room)
         title = f"{what} in {len(layers)} layers of {', '.join(look.label for look, _ in lines)}"
         height = 2.6 + (draw.FONT_SIZE if fits else longest) / 72
-        with draw.panel(panels, name, title, height) as figure:
-            axes = figure.add_subplot()
+        with draw.panel(panels, name, title, height) as (figure, axes):
             has_marks = paint(axes, lines)
             rotation = 0 if fits else 90
             axes.set_xticks(range(0, len(names), every), names[::every], rotation=rotation)

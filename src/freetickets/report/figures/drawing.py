@@ -102,10 +102,13 @@ STYLE = {
 
 
 @contextmanager
-def panel(panels: list[str], name: str, description: str, height: float) -> Iterator[Figure]:
+def panel(
+    panels: list[str], name: str, description: str, height: float, ratios: Sequence[float] = (1,)
+) -> Iterator[tuple[Any, ...]]:
     """Adds to panels what is painted on this figure, of a height in inches.
 
-    Equal input gives equal bytes; the description is for those who can't see it.
+    Gives the figure and its axes, one below the other, of heights in these ratios. Equal input
+    gives equal bytes; the description is for those who can't see it.
     """
     try:
         import matplotlib.style
@@ -123,7 +126,11 @@ def panel(panels: list[str], name: str, description: str, height: float) -> Iter
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         # The SVG backend counts 72 dots an inch: with the same here, dots are points throughout.
         figure = Figure((WIDTH, height), dpi=72, layout="constrained", facecolor="none")
-        yield figure
+        if len(ratios) > 1:
+            yield figure, *figure.subplots(len(ratios), sharex=True, height_ratios=ratios)
+            figure.align_ylabels()
+        else:
+            yield figure, *(figure.add_subplot() for _ in ratios)
         # Figure.savefig would draw everything twice.
         FigureCanvasSVG(figure).print_svg(file)  # type: ignore[no-untyped-call]
     panels.append(_inline(file.getvalue(), description))

@@ -92,14 +92,15 @@ def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
     panels: list[str] = []
     for score in runs[0].results.task.scores[:2]:
         what = f"{score.name} against training FLOPs of {len(runs)} runs"
-        with draw.panel(panels, f"cost-{score.key}", what, 3.3) as figure:
-            _paint_costs(figure, runs, score)
+        with draw.panel(panels, f"cost-{score.key}", what, 3.3) as (figure, axes):
+            _paint_costs(figure, axes, runs, score)
     return panels
 
 
-def _paint_costs(figure: draw.Figure, runs: Sequence[RunSummary], score: Score) -> None:
-    axes, grey, numbered = figure.add_subplot(), colour("muted"), len(runs) > _MOST_NAMED
-    marks = []
+def _paint_costs(
+    figure: draw.Figure, axes: draw.Axes, runs: Sequence[RunSummary], score: Score
+) -> None:
+    grey, numbered, marks = colour("muted"), len(runs) > _MOST_NAMED, []
     names = draw.shorten_all([run.name for run in runs], 20 if numbered else 24)
     for number, (name, run) in enumerate(zip(names, runs, strict=True)):
         mean, together = run.results.member_mean[score.key], run.results.ensemble[score.key]
@@ -177,13 +178,13 @@ def trajectories(runs: Mapping[str, Sequence[Path2D]]) -> list[str]:
     panels: list[str] = []
     for name, paths in runs.items():
         what = f"Paths of {len(paths)} members of {name} in the plane of their predictions"
-        with draw.panel(panels, "trajectories", what, 3.7) as figure:
-            _paint_paths(figure, name, paths)
+        with draw.panel(panels, "trajectories", what, 3.7) as (figure, axes):
+            draw.title(axes, name)
+            _paint_paths(figure, axes, paths)
     return panels
 
 
-def _paint_paths(figure: draw.Figure, name: str, paths: Sequence[Path2D]) -> None:
-    axes = figure.add_subplot()
+def _paint_paths(figure: draw.Figure, axes: draw.Axes, paths: Sequence[Path2D]) -> None:
     drawn: list[draw.Floats] = []
     labels = []
     for number, path in enumerate(paths):
@@ -199,7 +200,6 @@ def _paint_paths(figure: draw.Figure, name: str, paths: Sequence[Path2D]) -> Non
     axes.tick_params(labelbottom=False, labelleft=False, length=0)
     axes.spines[:].set(visible=True, color=colour("line"))
     axes.grid(visible=False)
-    draw.title(axes, name)
     grey: draw.Style = {"color": colour("muted")}
     start = {"marker": "o", "markersize": 6, "markerfacecolor": colour("page"), "linestyle": ""}
     ticket = {"marker": "D", "markersize": 6, "linestyle": ""}

@@ -22,6 +22,7 @@ _BINS = 40
 _DIAGONAL: draw.Style = {"color": colour("muted"), "linewidth": 0.9, "linestyle": draw.DASHED}
 
 Unknown = Mapping[str, Mapping[str, Unfamiliar]]  # by the set of no class, then by run
+_Curve = tuple[draw.Series, ArrayLike, ArrayLike, float]  # its look, x, y and the area below
 
 
 def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
@@ -30,10 +31,9 @@ def members_and_ensembles(runs: Sequence[RunSummary]) -> list[str]:
     labels = draw.shorten_all([run.name for run in runs])
     for score in runs[0].results.task.scores[:2]:
         what = f"{score.name} of the members and the ensemble of {len(runs)} runs"
-        with draw.panel(panels, f"members-{score.key}", what, 1.0 + 0.5 * len(runs)) as figure:
+        with draw.panel(panels, f"members-{score.key}", what, 1.0 + 0.5 * len(runs)) as (_, axes):
             from matplotlib.lines import Line2D
 
-            axes = figure.add_subplot()
             for line, (run, label) in enumerate(zip(runs, labels, strict=True)):
                 axes.axhline(line, color=colour("line"), linewidth=0.6, zorder=0)
                 texts = filter(None, [label, draw.shorten(run.description, 28)])
@@ -81,8 +81,7 @@ def attack_bars(attacks: Mapping[str, Attack], what: str, runs: Sequence[str] = 
     looks = draw.series(attacks, runs)
     whole: draw.Style = {"color": colour("text"), "marker": "|", "markersize": 7, "lw": 1.2}
     title = f"Accuracy of {len(attacks)} runs, clean and under {what}"
-    with draw.panel(panels, "attacks", title, 0.55 + 0.5 * len(attacks)) as figure:
-        axes = figure.add_subplot()
+    with draw.panel(panels, "attacks", title, 0.55 + 0.5 * len(attacks)) as (figure, axes):
         for line, (name, it) in enumerate(attacks.items()):
             look, values = looks[name], (it.clean, it.mean, it.min, it.max)
             told = [f"{100 * value:.1f}" if math.isfinite(value) else "?" for value in values]
@@ -126,14 +125,11 @@ def _ensembles(
     panels: list[str] = []
     if not curves:
         return panels
-    has_kl = any(
-        it.kl is not None and np.isfinite(draw.finite(it.kl)).any() for it in curves.values()
-    )
+    has_kl = any(it.kl is not None and np.isfinite(it.kl).any() for it in curves.values())
     has_members = any(np.size(it.member_accuracy) for it in curves.values())
     what = f"{score.title} by {over}, of {', '.join(looks[run].label for run in curves)}"
-    with draw.panel(panels, name, what, 3.5 if has_kl else 2.9) as figure:
-        rows: draw.Style = {"squeeze": False, "height_ratios": [3, 1][: 1 + has_kl]}
-        main, *rest = figure.subplots(1 + has_kl, sharex=True, **rows)[:, 0]
+    height, ratios = (3.5, (3, 1)) if has_kl else (2.9, (1,))
+    with draw.panel(panels, name, what, height, ratios) as (figure, main, *rest):
         for run, curve in curves.items():
             _plot(main, looks[run], curve.x, curve.accuracy, linewidth=1.6)
             if has_members:
@@ -152,7 +148,6 @@ def _ensembles(
             draw.percent(last.xaxis)
         else:
             last.locator_params(axis="x", integer=True, nbins=10)
-        figure.align_ylabels()
         entries: list[tuple[draw.Style, str]] = [
             (looks[it].handle(), looks[it].label) for it in curves
         ]
@@ -177,21 +172,17 @@ def severity_curves(
         if not shown:
             continue
         what = f"{score.name} by severity of corruption, of {len(shown)} runs"
-        with draw.panel(panels, f"severity-{score.key}", what, 2.9) as figure:
-            axes = figure.add_subplot()
+        with draw.panel(panels, f"severity-{score.key}", what, 2.9) as (figure, axes):
             for name, values in shown.items():
                 _plot(axes, looks[name], severities, values, linewidth=1.4)
-            axes.set_xticks(severities)
-            axes.set_xlabel("severity of corruption")
+            axes.set(xticks=severities, xlabel="severity of corruption")
             draw.score_axis(axes.yaxis, score)
             draw.legend(figure, [(looks[name].handle(), looks[name].label) for name in shown])
     return panels
 
 
-def _plot(
-    axes: draw.Axes, look: draw.Series, x: ArrayLike, values: ArrayLike, **style: Any
-) -> None:
-    places, heights = draw.finite(x), draw.finite(values)
+def _plot(axes: draw.Axes, look: draw.Series, x: ArrayLike, y: ArrayLike, **style: Any) -> None:
+    places, heights = draw.finite(x), draw.finite(y)
     order = np.argsort(places, kind="stable")
     options: dict[str, Any] = look.handle() | style
     axes.plot(places[order], heights[order], **options)
@@ -214,8 +205,7 @@ def reliability_diagrams(
         low, gap = np.minimum(accuracy, confidence), abs(accuracy - confidence)
         shade, ece = looks[name].shade, f"ECE {it.ece:.4f}"
         what = f"Accuracy against confidence of {name}; {ece}"
-        with draw.panel(panels, "reliability", what, 3.5) as figure:
-            main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+        with draw.panel(panels, "reliability", what, 3.5, (4, 1)) as (figure, main, small):
             main.bar(left, accuracy, width, color=(shade, 0.35), **box)
             main.bar(left, gap, width, bottom=low, color=grey, **box)
             main.hlines(accuracy, left, left + width, color=shade, linewidth=2)
@@ -227,7 +217,6 @@ def reliability_diagrams(
             small.set(ylabel="samples", xlabel="confidence of the ensemble")
             small.locator_params(axis="y", nbins=2)
             draw.percent(main.yaxis, small.yaxis, small.xaxis)
-            figure.align_ylabels()
             line, gaps = {"color": shade, "linewidth": 2}, {"facecolor": grey, "linewidth": 0}
             entries = (line, "accuracy"), (gaps, "gap to confidence"), (_DIAGONAL, "no gap")
             draw.legend(figure, entries)
@@ -241,12 +230,10 @@ def risk_curves(curves: Mapping[str, RiskCoverage], runs: Sequence[str] = ()) ->
     panels: list[str] = []
     looks = draw.series(curves, runs, length=18)
     what = f"Errors against the share of samples answered, of {len(curves)} runs"
-    with draw.panel(panels, "risk", what, 3.0) as figure:
-        axes = figure.add_subplot()
+    with draw.panel(panels, "risk", what, 3.0) as (figure, axes):
         found = [(looks[run], it.coverage, it.risk, it.area) for run, it in curves.items()]
         _plot_areas(figure, axes, found)
-        axes.set_ylim(bottom=0)
-        axes.set(xlim=(0, 1), ylabel="errors among them")
+        axes.set(xlim=(0, 1), ylim=(0, None), ylabel="errors among them")
         axes.set_xlabel("samples answered, the surest first")
     return panels
 
@@ -263,8 +250,7 @@ def roc_curves(sets: Unknown, runs: Sequence[str] = ()) -> list[str]:
             for run, it in curves.items()
         ]
         what = f"ROC curves of {len(curves)} runs against {name}"
-        with draw.panel(panels, "roc", what, 3.3) as figure:
-            axes = figure.add_subplot()
+        with draw.panel(panels, "roc", what, 3.3) as (figure, axes):
             axes.plot([0, 1], [0, 1], **_DIAGONAL)
             _plot_areas(figure, axes, found)
             axes.set(xlim=(0, 1), ylim=(0, 1.01))
@@ -273,11 +259,7 @@ def roc_curves(sets: Unknown, runs: Sequence[str] = ()) -> list[str]:
     return panels
 
 
-def _plot_areas(
-    figure: draw.Figure,
-    axes: draw.Axes,
-    curves: Iterable[tuple[draw.Series, ArrayLike, ArrayLike, float]],
-) -> None:
+def _plot_areas(figure: draw.Figure, axes: draw.Axes, curves: Iterable[_Curve]) -> None:
     entries = []
     for look, x, y, area in curves:
         axes.plot(*draw.thin(x, y), color=look.shade, linestyle=look.dash, linewidth=1.5)
@@ -301,8 +283,8 @@ def novelty_histograms(sets: Unknown, runs: Sequence[str] = ()) -> list[str]:
         low, high = (values.min(), values.max()) if values.size else (0.0, 1.0)
         edges = np.linspace(low, high if high > low else low + 1, _BINS + 1)
         what = f"Histograms of novelty of the test set and {name}, for {len(scores)} runs"
-        with draw.panel(drawn, "novelty", what, 0.8 + 0.8 * len(scores)) as figure:
-            panels = figure.subplots(len(known), sharex=True, squeeze=False)[:, 0]
+        tall, ratios = 0.8 + 0.8 * len(scores), [1] * len(scores)
+        with draw.panel(drawn, "novelty", what, tall, ratios) as (figure, *panels):
             for axes, (run, both) in zip(panels, known.items(), strict=True):
                 shades = (colour("muted"), 0.35), (looks[run].shade, 0.3)
                 for side, shade in zip(both, shades, strict=True):
@@ -310,8 +292,7 @@ def novelty_histograms(sets: Unknown, runs: Sequence[str] = ()) -> list[str]:
                         height = np.sqrt(np.histogram(side, edges)[0] / side.size)
                         style: draw.Style = {"facecolor": shade, "edgecolor": shade[0]}
                         axes.stairs(height, edges, fill=True, linewidth=1.2, **style)
-                axes.set_yticks([])
-                axes.set_ylim(bottom=0)
+                axes.set(yticks=[], ylim=(0, None))
                 axes.margins(x=0, y=0.05)
                 axes.spines["left"].set_visible(False)
                 axes.set_title(looks[run].label, loc="right", fontsize=draw.SMALL, pad=2)

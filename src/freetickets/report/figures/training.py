@@ -46,8 +46,7 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
     spans, score, grey = phase_spans(run.log), run.results.task.running, colour("muted")
     length = f"over {spans[-1].end:g} epochs of {run.name}"
     what = f"Loss and learning rate {length}"
-    with draw.panel(panels, f"training-{number}-loss", what, 3.6) as figure:
-        main, small = figure.subplots(2, sharex=True, height_ratios=[4, 1])
+    with draw.panel(panels, f"training-{number}-loss", what, 3.6, (4, 1)) as (figure, main, small):
         _plot_scores(figure, main, spans, "train_loss", "validation_loss")
         main.set_ylabel("loss")
         if rates := learning_rates(run):
@@ -63,13 +62,11 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
         small.set_ylabel("lr")
         small.margins(y=0.15)
         _shade([main, small], spans)
-        figure.align_ylabels()
     explored = any(row.itop_rate is not None for row in run.log)
     shown = score.title[:1].upper() + score.title[1:]
     what = f"{shown} {'and share of explored weights ' if explored else ''}{length}"
-    with draw.panel(panels, f"training-{number}-{score.key}", what, 3.6) as figure:
-        rows: draw.Style = {"squeeze": False, "height_ratios": [4, 1][: 1 + explored]}
-        main, *rest = figure.subplots(1 + explored, sharex=True, **rows)[:, 0]
+    panel = draw.panel(panels, f"training-{number}-{score.key}", what, 3.6, (4, 1)[: 1 + explored])
+    with panel as (figure, main, *rest):
         _plot_scores(figure, main, spans, "train_score", "validation_score")
         main.set_ylabel(score.title)
         if score.is_share:
@@ -79,7 +76,6 @@ def training_curves(run: RunSummary, number: int = 0) -> list[str]:
             small.set(ylabel="explored", ylim=(0, 1.05))
             draw.percent(small.yaxis)
         _shade([main, *rest], spans)
-        figure.align_ylabels()
     return panels
 
 

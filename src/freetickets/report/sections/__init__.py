@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -16,8 +16,6 @@ from ..comparison import LEVEL, REPEATS, Comparison, each_part
 from ..figures import breakdowns, scores
 from ..parts import Figure, Folded, Section, Shown, Table
 from . import makers
-
-Maker = Callable[[Comparison], Iterable[Shown]]
 
 # Sections that are a figure and nothing else.
 _FIGURES: dict[str, Callable[[Comparison], Sequence[str]]] = {
@@ -63,11 +61,11 @@ def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
     if name in _FIGURES:
         found: Iterable[Shown] = [Shown(Figure(_FIGURES[name](comparison)))]
     else:
-        found = cast(Maker, getattr(makers, name.replace("-", "_")))(comparison)
+        found = getattr(makers, name.replace("-", "_"))(comparison)
     results = comparison.runs[0].results
     shared: dict[str, Any] = {"samples": results.samples, "dataset": results.dataset}
     shared |= {"level": LEVEL, "repeats": REPEATS, "bins": DEFAULT_BINS}
-    shared |= {"reference": comparison.reference.name, "flops": makers.flops_text(comparison)}
+    shared |= {"reference": comparison.reference.name, "flops": _flops_text(comparison)}
     for body, words, own in found:
         key, shown = own or name, body.body if isinstance(body, Folded) else body
         if isinstance(shown, Table) and not shown.rows:
@@ -82,3 +80,19 @@ def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
         }
         title, caption = (text[part].format(**shared, **said) for part in ("title", "caption"))
         yield Section(title, caption, body, key, chapter)
+
+
+def _flops_text(comparison: Comparison) -> str:
+    """What FLOPs count, and what they are a multiple of."""
+    counted = "FLOPs are counted as RigL does (3 × forward a sample, each layer by its density)"
+    first = comparison.runs[0]
+    # A product of fractions of epochs: its last digits depend on the plan.
+    if len({f"{run.ledger.dense_flops:.6g}" for run in comparison.runs}) == 1:
+        return (
+            f"{counted}, as multiples of one dense training of {first.config.model} for "
+            f"{first.ledger.dense_epochs:g} epochs ({first.ledger.dense_flops:.2g} FLOPs)."
+        )
+    return (
+        f"{counted}, as multiples of one dense training of each run's own model and length: these "
+        "differ here, so that multiples of different runs can't be compared."
+    )

@@ -65,8 +65,7 @@ def intervals(comparison: Comparison) -> Iterator[Shown]:
         found = [(metrics.bootstrap(score, it.ensemble, it.labels), score) for score in MAIN_SCORES]
         rows.append(sum((_interval(of, score.form) for of, score in found), row(name)))
     header = ["run", *(["value", "low", "high"] * len(MAIN_SCORES))]
-    groups = [("", 1), *((score.short, 3) for score in MAIN_SCORES)]
-    yield Shown(Table(header, rows, groups))
+    yield Shown(Table(header, rows, [("", 1), *((score.short, 3) for score in MAIN_SCORES)]))
 
 
 def differences(comparison: Comparison) -> Iterator[Shown]:
@@ -116,22 +115,6 @@ def settings(comparison: Comparison) -> Iterator[Shown]:
     yield Shown(Stack(folds))
 
 
-def flops_text(comparison: Comparison) -> str:
-    """What FLOPs count, and what they are a multiple of."""
-    counted = "FLOPs are counted as RigL does (3 × forward a sample, each layer by its density)"
-    first = comparison.runs[0]
-    # A product of fractions of epochs: its last digits depend on the plan.
-    if len({f"{run.ledger.dense_flops:.6g}" for run in comparison.runs}) == 1:
-        return (
-            f"{counted}, as multiples of one dense training of {first.config.model} for "
-            f"{first.ledger.dense_epochs:g} epochs ({first.ledger.dense_flops:.2g} FLOPs)."
-        )
-    return (
-        f"{counted}, as multiples of one dense training of each run's own model and length: these "
-        "differ here, so that multiples of different runs can't be compared."
-    )
-
-
 def _corruption_text(comparison: Comparison) -> str:
     chosen = choose_corruptions(run.results for run in comparison.runs)
     if chosen is None:
@@ -152,10 +135,7 @@ def _corruption_text(comparison: Comparison) -> str:
 def member_scores(comparison: Comparison) -> Iterator[Shown]:
     rows, shown = [], comparison.runs[0].results.task.scores
     for run, it in comparison.results.items():
-        parts = [(f"member {number}", found) for number, found in enumerate(it.members, start=1)]
-        if len(it.members) > 1:
-            parts += [("member mean", it.member_mean), ("ensemble", it.ensemble)]
-        rows += [row(run, name, *score_cells(found, shown)) for name, found in parts]
+        rows += [row(run, name, *score_cells(of, shown)) for name, of in it.predictors.items()]
     yield Shown(Table(["run", "predictor", *(score.title for score in shown)], rows))
 
 
