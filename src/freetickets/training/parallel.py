@@ -157,7 +157,7 @@ class Compute:
         if on_cpu:
             # A resumed run is to end with the same bits, but the wrapper packs gradients anew after
             # its first step; with more than two ranks the last bit of a sum depends on the pack.
-            # A lambda: PyTorch refuses annotations that are strings, as all are here.
+            # A lambda: a hook is given a state, too, and this one has none.
             wrapper.register_comm_hook(None, lambda _, bucket: _reduce_each(bucket))
         return wrapper
 
