@@ -59,7 +59,8 @@ def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[st
     from ..evaluation import Request, adjust, evaluate_run
     from ..progress import WorkProgress
 
-    ensemble = load(folder, parsed.model, device=parsed.device, task=parsed.task)
+    how = {"device": parsed.device, "task": parsed.task, "compile": not parsed.no_compile}
+    ensemble = load(folder, parsed.model, **how)
     options = parsed.data_dir, parsed.batch_size
     adjusted = None
     if adjusts:

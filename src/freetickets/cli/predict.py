@@ -21,11 +21,11 @@ def run(parsed: argparse.Namespace) -> None:
     from ..progress import WorkProgress
     from ..storage import write_atomic
 
-    ensemble = load(parsed.run_folder, parsed.model, device=parsed.device, task=parsed.task)
+    options = {"device": parsed.device, "task": parsed.task, "compile": not parsed.no_compile}
+    ensemble = load(parsed.run_folder, parsed.model, **options)
     files = list_images(parsed.inputs)
     shape, size = tuple(ensemble.info["input_shape"]), parsed.batch_size
     batches = read_inputs(files, shape, parsed.resize, max(1, size))
-    ensemble = ensemble.compile()
     out = sys.stdout  # a bar would take its place
     progress = WorkProgress("inputs", quiet=parsed.output is None and out.isatty())
 

@@ -20,7 +20,7 @@ from ..tasks import task_name
 from . import sets
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .results import NetworkFacts, plain, read_if_whole
-from .sets import EvaluationSet, Predictor, Request, TestSet
+from .sets import EvaluationSet, Predictor, Request, TestSet, at_once
 from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
@@ -198,7 +198,7 @@ def adjust(
     else:
         _, held_out = data.hold_out(data.load(spec, "train", data_dir), config.validation or 0.0)
     assert held_out is not None
-    adjusted = ensemble.compile()
+    adjusted = at_once(ensemble)
     if size is not None:
         adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
     if scope is not None:
