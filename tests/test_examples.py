@@ -49,3 +49,11 @@ def test_a_callback_trains_and_goes_on_where_it_ended(name, tmp_path, monkeypatc
         monkeypatch.setattr("sys.argv", arguments)
         module.main()
         assert f"{5 * epochs} steps, sparsity 0.80" in capsys.readouterr().out
+
+
+def test_a_pruned_network_is_compiled(capsys):
+    load_script("examples/compile_pruned.py")
+    (line,) = capsys.readouterr().out.splitlines()
+    told, _, number = line.partition(": ")
+    assert told == "largest difference"
+    assert 0 < float(number) < 1e-3

@@ -114,7 +114,7 @@ class Ensemble:
             # A dense network of several members may drop out, or change its mode, as it predicts.
             member
             if isinstance(member, MemberNetwork) and not ticket.topology
-            else LazilyCompiled(member, ticket.topology, at_once=at_once)
+            else LazilyCompiled(member, at_once=at_once)
             for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
 

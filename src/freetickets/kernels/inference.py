@@ -170,6 +170,16 @@ def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Modu
         return model
 
 
+@torch.no_grad()
+def nonzeros(model: nn.Module) -> dict[str, Tensor]:
+    """Where the weights of layers that have zeros are none, by their names."""
+    return {
+        f"{name}.weight" if name else "weight": module.weight != 0
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and not bool(module.weight.all())
+    }
+
+
 class LazilyCompiled:
     """Calls a network, or what is compiled of it as soon as that pays.
 
@@ -178,14 +188,11 @@ class LazilyCompiled:
 
     Args:
         network: The network.
-        topology: Its sparse weights.
         at_once: Whether few samples don't wait either.
     """
 
-    def __init__(
-        self, network: nn.Module, topology: Mapping[str, Tensor], *, at_once: bool = False
-    ) -> None:
-        self._network, self._topology, self._at_once = network, topology, at_once
+    def __init__(self, network: nn.Module, *, at_once: bool = False) -> None:
+        self._network, self._at_once = network, at_once
         self._made: tuple[Any, nn.Module] | None = None
         self._once: set[Any] = set()
 
@@ -199,7 +206,7 @@ class LazilyCompiled:
         with _making:
             state = _state(self._network)
             if self._made is None or self._made[0] != state:
-                self._made = state, compile_network(self._network, self._topology)
+                self._made = state, compile_network(self._network, nonzeros(self._network))
             compiled = self._made[1]
         return compiled(x)
 
