@@ -15,15 +15,16 @@ import torch
 from torch import nn
 
 from .calibration import Temperature, check_scope, fit_temperature
-from .config import Config
+from .cascade import Answers, Cascade, fit_cascade, in_turn
 from .data import Batches
 from .data.loading import unlabelled
 from .data.samples import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
-from .methods import Method, get_method
+from .methods import Method
 from .methods.members import MemberNetwork
-from .models import create_model
+from .metrics.uncertainty import Uncertainty
+from .networks import create, network_of
 from .reading import read_json
 from .selection import check_size, select_members
 from .storage import write_json
@@ -33,7 +34,7 @@ from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
 
-_CALIBRATION = "calibration.json"
+_CALIBRATION, _CASCADE = "calibration.json", "cascade.json"
 
 
 class Ensemble:
@@ -59,6 +60,7 @@ class Ensemble:
     """
 
     temperature: Temperature | None = None
+    early: Cascade | None = None  # when `predict_in_turn` has asked enough members
 
     def __init__(
         self, tickets: Sequence[Ticket], build: Callable[[], nn.Module] | None = None,
@@ -70,7 +72,7 @@ class Ensemble:
         self.tickets = list(tickets)
         self.task = stored_task(self.info, task)
         self._device = find_device(device)
-        made = [_member(ticket, build, method).to(self._device).eval() for ticket in tickets]
+        made = [network_of(ticket, build, method).to(self._device).eval() for ticket in tickets]
         if len(set(made)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
         self._members = sum(net.members if isinstance(net, MemberNetwork) else 1 for net in made)
@@ -141,8 +143,47 @@ class Ensemble:
                     f"predicts by that of {self.info['combine']}: fit it again"
                 )
         scaled = copy.copy(self)
-        scaled.temperature = temperature
+        scaled.temperature, scaled.early = temperature, None  # probabilities are others now
         return scaled
+
+    def cascade(
+        self, x: Any, y: npt.ArrayLike, score: str = "accuracy", allowed: float | None = None,
+        batch_size: int = 256,
+    ) -> Ensemble:  # fmt: skip
+        """Returns the same ensemble with a cascade, by which `predict_in_turn` asks its members.
+
+        Members answer in turn, until what they say together is sure enough, or enough of them
+        agree. How sure is fitted on data that should not be used for training or testing: members
+        are asked as rarely as the score ("accuracy", or "nll") allows. It may become worse than
+        that of all members by `allowed` (by default 0.002 of accuracy, or 0.01 of NLL): the mean
+        loss over this data plus one standard error, paired by sample, stays within that. A new
+        temperature or choice of members removes the cascade: fit it last.
+        """
+        if len(self) > len(self.tickets):
+            raise FreeTicketsError(
+                f"the members of {self.info.get('method')} share one network, which answers for all"
+                " of them at once: a cascade needs members with a network each"
+            )
+        self._need_classes("a cascade is fitted to")
+        said = self.member_log_proba(x, batch_size)
+        truth = self.task.targets(as_array(y, "y"), self.labels)
+        how = {"combine": self.info["combine"], "temperature": self.temperature}
+        return self.with_cascade(fit_cascade(said, truth, score=score, allowed=allowed, **how))
+
+    def with_cascade(self, cascade: Cascade | None) -> Ensemble:
+        """Returns the same ensemble with a given cascade; None removes it."""
+        if cascade is not None:
+            values = () if self.temperature is None else self.temperature.values
+            mine = (len(self), len(self.tickets), self.info["combine"], values)
+            its = (cascade.members, cascade.members, cascade.combine, cascade.temperatures)
+            if mine != its:
+                raise FreeTicketsError(
+                    "the cascade was fitted to other members, another rule to combine them or "
+                    "another temperature: fit it again"
+                )
+        changed = copy.copy(self)
+        changed.early = cascade
+        return changed
 
     def select(
         self, x: Any, y: npt.ArrayLike, size: int | None = None, batch_size: int = 256
@@ -219,6 +260,37 @@ class Ensemble:
             found = self.task.predictions(torch.cat(outputs))
             yield found if self.temperature is None else self.temperature.scale_members(found)
 
+    @torch.no_grad()
+    def predict_in_turn(self, x: Any, batch_size: int = 256) -> Answers:
+        """What members say that are asked in turn, as long as the `cascade` wants to hear more.
+
+        The probabilities are those of the members that were asked, combined as all would be, and at
+        the same temperature; the uncertainty is theirs, too: one member alone has no epistemic one.
+        """
+        if self.early is None:
+            raise FreeTicketsError("the ensemble has no cascade: fit one by cascade(x, y) first")
+        found: list[tuple[Any, ...]] = []
+        batches = self.batches(x, batch_size)
+        for places, said, joint in in_turn(
+            self.early, batches, self._ask, self.combine, batch_size
+        ):
+            asked = np.full(len(places), len(said))
+            unsure = vars(self.task.uncertainty(said, joint))
+            found.append((places, joint, asked, *unsure.values()))
+        places, *columns = map(np.concatenate, zip(*found, strict=True))
+        joint, asked, *unsure = (column[np.argsort(places)] for column in columns)
+        return Answers(joint, asked, Uncertainty(*unsure))
+
+    def _ask(self, number: int, inputs: torch.Tensor) -> Array:
+        """What one member says, (1, n, C), at a temperature of its own, if it has one."""
+        with looked_up(inputs):
+            said = self.task.predictions(self._predictors[number](inputs)[None])
+        if self.temperature is None or self.temperature.scope == "ensemble":
+            return said
+        return replace(
+            self.temperature, values=self.temperature.values[number : number + 1]
+        ).scale_members(said)
+
     def combine(self, members: Array) -> Array:
         """The ensemble's prediction, (N, ...), made of what `member_predictions` returned."""
         combined = self.task.joined(members, self.info["combine"])
@@ -277,17 +349,18 @@ class Ensemble:
     def save(self, folder: str | Path) -> None:
         """Writes tickets and temperature for `load`, in place of an ensemble that was there."""
         folder = Path(folder)
-        # First, and the new one last: no tickets may ever lie beside a temperature of others.
-        if (calibration := folder / _CALIBRATION).exists():
-            calibration.unlink()
+        # First, and the new ones last: no tickets may ever lie beside a temperature of others.
+        for name in (_CASCADE, _CALIBRATION):
+            (folder / name).unlink(missing_ok=True)
         for number, ticket in enumerate(self.tickets, start=1):
             info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
             info.pop("settings", None)  # members of several runs may be brought together
             replace(ticket, info=info).save(ticket_path(folder, number))
         for file in _ticket_files(folder)[len(self.tickets) :]:
             file.unlink()
-        if self.temperature is not None:
-            write_json(calibration, self.temperature.as_dict())
+        for name, fitted in ((_CALIBRATION, self.temperature), (_CASCADE, self.early)):
+            if fitted is not None:
+                write_json(folder / name, fitted.as_dict())
 
 
 def load(
@@ -325,50 +398,24 @@ def load(
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
         belong = f"the tickets in {folder} belong to different runs"
         raise FreeTicketsError(f"{belong}: load each run from a folder of its own")
-    build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
+    build = bind(create, {**info, "model": model}) if isinstance(model, str) else model
     ensemble = Ensemble(tickets, build, device, task=task, method=method, compile=compile)
-    if (calibration := folder / _CALIBRATION).exists():
-        try:
-            return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
-        except FreeTicketsError as error:
-            hint = "remove it, and calibrate the ensemble again"
-            raise DamagedFileError(f"{calibration} can't be used ({error}): {hint}") from error
+    for name, take in _FITTED.items():
+        if (path := folder / name).exists():
+            try:
+                ensemble = take(ensemble, read_json(path))
+            except FreeTicketsError as error:
+                hint = "remove it, and fit it again"
+                raise DamagedFileError(f"{path} can't be used ({error}): {hint}") from error
     return ensemble
+
+
+# What may lie beside tickets, in the order in which it is taken: a cascade is for a temperature.
+_FITTED: dict[str, Callable[[Ensemble, Any], Ensemble]] = {
+    _CALIBRATION: lambda it, saved: it.with_temperature(Temperature.from_dict(saved)),
+    _CASCADE: lambda it, saved: it.with_cascade(Cascade.from_dict(saved)),
+}
 
 
 def _ticket_files(folder: Path) -> list[Path]:
     return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
-
-
-def _member(
-    ticket: Ticket, build: Callable[[], nn.Module] | None, method: Method | None
-) -> nn.Module:
-    if build is None:
-        name = ticket.info.get("model")
-        if not name or ":" in name:
-            raise FreeTicketsError(
-                f"this ensemble's network is your own ({name or 'a Python object'}): pass the same "
-                "factory as model= (or --model module:function)"
-            )
-        build = bind(_create, ticket.info)
-    with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = build()
-        # A ticket made by hand may say no method: then nothing has transformed its network.
-        name = ticket.info.get("method", "dense")
-        # Else, whatever the options are, which may name parts of somebody's own, they don't count.
-        if method is None and get_method(name).transform is not Method.transform:
-            method = Config(method=name, options=ticket.info.get("options", {})).make_method()
-        if method is not None:
-            model = method.transform(model)
-    try:
-        model.load_state_dict(ticket.state)
-    except RuntimeError as error:
-        reason = str(error).replace("\n", " ").replace("\t", "")[:200]
-        raise FreeTicketsError(f"the network does not fit the ticket: {reason}") from error
-    return model
-
-
-def _create(info: Mapping[str, Any]) -> nn.Module:
-    shape = tuple(info["input_shape"])
-    outputs = info.get("outputs") or len(info["classes"])  # older tickets are of classes
-    return create_model(info["model"], shape, outputs, **info["model_options"])
