@@ -59,6 +59,8 @@ def print_scores(found: Evaluation) -> None:
         said += [("member mean", found.member_mean), ("ensemble", found.ensemble)]
     if adjusted:
         said.append(("adjusted", adjusted.ensemble))
+        if adjusted.in_turn:
+            said.append(("in turn", adjusted.in_turn))
     rows = [(name, *_cells(row, shown)) for name, row in said]
     title = f"{found.dataset}, {found.samples:,} test samples"
     _show(title, ("", *(score.title for score in shown)), rows)
@@ -69,6 +71,13 @@ def print_scores(found: Evaluation) -> None:
             told = f"temperature {values} ({fitted.scope})"
         chosen = ", ".join(map(str, adjusted.chosen))
         print(f"adjusted on held-out data: members {chosen}, {told}")
+        if adjusted.in_turn:
+            shares = ", ".join(f"{n / sum(adjusted.asked):.1%}" for n in adjusted.asked)
+            members = ", ".join(map(str, range(1, len(adjusted.asked) + 1)))
+            print(
+                f"in turn: {adjusted.mean_asked:.2f} members a sample on average; answers of "
+                f"{members} members: {shares}"
+            )
 
 
 def print_suite(found: Evaluation) -> None:
