@@ -109,6 +109,13 @@ class Ensemble:
         compiled._predictors = self._compiled(at_once=True)
         return compiled
 
+    def _ask_all(self, inputs: torch.Tensor) -> list[torch.Tensor]:
+        if not self.compiles:
+            return [network(inputs) for network in self._predictors]
+        from .kernels.team import answer_all
+
+        return answer_all(self._predictors, inputs)
+
     def _compiled(self, at_once: bool) -> list[Callable[[torch.Tensor], torch.Tensor]]:
         from .kernels.inference import LazilyCompiled
 
@@ -253,7 +260,7 @@ class Ensemble:
         """What `member_predictions` returns, batch after batch."""
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
-                outputs = [network(inputs) for network in self._predictors]
+                outputs = self._ask_all(inputs)
             for i, network in enumerate(self._networks):
                 if not isinstance(network, MemberNetwork):
                     outputs[i] = outputs[i][None]
