@@ -54,8 +54,8 @@ class Ensemble:
         method: The method that made the tickets, if FreeTickets does not know it by name.
         task: What the outputs are for; None for a task that FreeTickets knows by name.
         compile: Whether members may be compiled where that makes them faster: on the CPU, where
-            the kernels are built. Answers are the same but for rounding. Few samples are answered by the plain network when their
-            shape first comes, so that a single prediction need not wait.
+            the kernels are built. Answers are the same but for rounding. Few samples are answered
+            by the plain network when their shape first comes: a single prediction need not wait.
     """
 
     temperature: Temperature | None = None

@@ -41,7 +41,7 @@ def test_a_loaded_ensemble_is_set_against_the_better_layout_of_one_network(tiny,
     replace(found, adjusted=Adjusted((1, 2), None, None, asked=(6, 4))).save(record)
     _, _, in_turn = infer.ensemble(asked)
     ours, dense = in_turn.seconds.values()
-    assert in_turn.value == pytest.approx(0.7 * ours / dense)
+    assert in_turn.value == pytest.approx(1.4 * ours / dense)
     assert "asked in turn, 1.40 a sample" in in_turn.name
 
 

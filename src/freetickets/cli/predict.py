@@ -41,7 +41,7 @@ def run(parsed: argparse.Namespace) -> None:
 
     def rows() -> Iterator[dict[str, object]]:
         for names, inputs in batches:
-            columns = (_in_turn if parsed.cascade else _by_all)(ensemble, inputs, size)
+            columns = _columns(ensemble, inputs, size, parsed.cascade)
             for i, name in enumerate(names):
                 row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
                 yield {"input": name, **row}
@@ -56,16 +56,15 @@ def run(parsed: argparse.Namespace) -> None:
             out.writelines(lines)
 
 
-def _by_all(ensemble: "Ensemble", inputs: Any, size: int) -> dict[str, Any]:
-    members = ensemble.member_predictions(inputs, size)
-    prediction = ensemble.combine(members)
-    unsure = vars(ensemble.task.uncertainty(members, prediction))
-    return {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
-
-
-def _in_turn(ensemble: "Ensemble", inputs: Any, size: int) -> dict[str, Any]:
-    prediction, asked, unsure = ensemble.predict_in_turn(inputs, size)
-    return {**ensemble.task.columns(prediction, ensemble.labels), **vars(unsure), "members": asked}
+def _columns(ensemble: "Ensemble", inputs: Any, size: int, cascade: bool) -> dict[str, Any]:
+    more = {}
+    if cascade:
+        prediction, more["members"], unsure = ensemble.predict_in_turn(inputs, size)
+    else:
+        members = ensemble.member_predictions(inputs, size)
+        prediction = ensemble.combine(members)
+        unsure = ensemble.task.uncertainty(members, prediction)
+    return {**ensemble.task.columns(prediction, ensemble.labels), **vars(unsure), **more}
 
 
 def _plain(value: Any) -> Any:

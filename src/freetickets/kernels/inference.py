@@ -70,11 +70,6 @@ class CompiledNetwork(nn.Module):
                     self._fall_back(kind, error)
             return self._original(*inputs)
 
-    def is_compiled_for(self, x: Tensor) -> bool:
-        """Whether such an input is answered by what was compiled, as far as is known."""
-        kind = _kind((x,))
-        return self._ways.get(kind, self._original) is not self._original if kind else False
-
     def _first(self, kind: _Inputs, inputs: _Inputs) -> Any:
         """Finds the way for a new kind of inputs, and answers the first of them."""
         with self._lock:
@@ -217,8 +212,10 @@ class LazilyCompiled:
 
     def is_compiled_for(self, x: Tensor) -> bool:
         """Whether such an input is answered by what was compiled, as far as is known."""
-        compiled = None if self._made is None else self._made[1]
-        return isinstance(compiled, CompiledNetwork) and compiled.is_compiled_for(x)
+        network, kind = self._made and self._made[1], _kind((x,))
+        if kind is None or not isinstance(network, CompiledNetwork):
+            return False
+        return network._ways.get(kind, network._original) is not network._original
 
 
 _making = threading.Lock()  # not one for each: they could not be copied
