@@ -92,7 +92,7 @@ class Cascade:
         return cls(**vars(read(cls, saved)))
 
 
-class Answers(NamedTuple):
+class EarlyAnswers(NamedTuple):
     """What members asked in turn say.
 
     Attributes:

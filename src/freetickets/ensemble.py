@@ -15,12 +15,14 @@ import torch
 from torch import nn
 
 from .calibration import Temperature, check_scope, fit_temperature
-from .cascade import Answers, Cascade, fit_cascade, in_turn
+from .cascade import Cascade, EarlyAnswers, fit_cascade, in_turn
 from .data import Batches
 from .data.loading import unlabelled
 from .data.samples import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
+from .kernels.inference import LazilyCompiled
+from .kernels.team import answer_all
 from .methods import Method
 from .methods.members import MemberNetwork
 from .metrics.uncertainty import Uncertainty
@@ -108,16 +110,7 @@ class Ensemble:
         compiled._predictors = self._compiled(at_once=True)
         return compiled
 
-    def _ask_all(self, inputs: torch.Tensor) -> list[torch.Tensor]:
-        if not self.compiles:
-            return [network(inputs) for network in self._predictors]
-        from .kernels.team import answer_all
-
-        return answer_all(self._predictors, inputs)
-
     def _compiled(self, at_once: bool) -> list[Callable[[torch.Tensor], torch.Tensor]]:
-        from .kernels.inference import LazilyCompiled
-
         return [
             # A dense network of several members may drop out, or change its mode, as it predicts.
             member
@@ -259,7 +252,7 @@ class Ensemble:
         """What `member_predictions` returns, batch after batch."""
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
-                outputs = self._ask_all(inputs)
+                outputs = answer_all(self._predictors, inputs)
             for i, network in enumerate(self._networks):
                 if not isinstance(network, MemberNetwork):
                     outputs[i] = outputs[i][None]
@@ -267,7 +260,7 @@ class Ensemble:
             yield found if self.temperature is None else self.temperature.scale_members(found)
 
     @torch.no_grad()
-    def predict_in_turn(self, x: Any, batch_size: int = 256) -> Answers:
+    def predict_in_turn(self, x: Any, batch_size: int = 256) -> EarlyAnswers:
         """What members say that are asked in turn, as long as the `cascade` wants to hear more.
 
         The probabilities are those of the members that were asked, combined as all would be, and at
@@ -285,7 +278,7 @@ class Ensemble:
             found.append((places, joint, asked, *unsure.values()))
         places, *columns = map(np.concatenate, zip(*found, strict=True))
         joint, asked, *unsure = (column[np.argsort(places)] for column in columns)
-        return Answers(joint, asked, Uncertainty(*unsure))
+        return EarlyAnswers(joint, asked, Uncertainty(*unsure))
 
     def _ask(self, number: int, inputs: torch.Tensor) -> Array:
         """What one member says, (1, n, C), at a temperature of its own, if it has one."""

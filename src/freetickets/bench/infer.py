@@ -93,12 +93,8 @@ def pruned(settings: Settings) -> Iterator[Ratio | str]:
     for model in models:
         x = torch.randn(settings.batch_or(16), *_PRUNED.get(model, CIFAR))
         network, _ = make_network(model, shape=tuple(x.shape[1:]))
-        rivals: dict[str, Predict] = {}
-        for each in _rivals(settings, network, x, list(RIVALS)):
-            if isinstance(each, str):
-                yield each
-            else:
-                rivals |= each
+        rivals, absent = _rivals(settings, network, x, list(RIVALS))
+        yield from absent
         ours = {f"S={amount:g}": _pruned_side(network, amount, x) for amount in _AMOUNTS}
         rivals |= dense_sides(copy.deepcopy(network), x)  # which changes it
         timings = interleave({**ours, **rivals}, settings.repeats, pause=_PAUSE_SECONDS)
@@ -129,12 +125,8 @@ def _against(
     model = settings.model_or(_MODEL)
     x = torch.randn(batch, *CIFAR)
     network, _ = make_network(model)
-    others: dict[str, Predict] = {}
-    for each in _rivals(settings, network, x, rivals):
-        if isinstance(each, str):
-            yield each
-        else:
-            others |= each
+    others, absent = _rivals(settings, network, x, rivals)
+    yield from absent
     if not others:
         return
     ours = {
@@ -154,15 +146,17 @@ def _against(
 
 def _rivals(
     settings: Settings, network: nn.Module, x: Tensor, names: Sequence[str]
-) -> Iterator[dict[str, Predict] | str]:
-    """Each of the rivals that are here, by name, or a line that says why one is not."""
+) -> tuple[dict[str, Predict], list[str]]:
+    """The rivals that are here, by name, and for each that is not a line that says why."""
+    found, absent = {}, []
     for name in names:
         try:
             predict = RIVALS[name](network, x, settings.threads)
         except AbsentError as error:
-            yield f"{name} is left out: {error}"
-        else:
-            yield {name: checked(name, predict, network, x)}
+            absent.append(f"{name} is left out: {error}")
+            continue
+        found[name] = checked(name, predict, network, x)
+    return found, absent
 
 
 # ---- the sides
