@@ -15,7 +15,6 @@ from .errors import FreeTicketsError, check_known
 from .metrics import ensemble_log_probs
 from .metrics.arrays import Array, check_predictions
 from .metrics.predictive import RULES
-from .metrics.uncertainty import Uncertainty
 from .reading import read
 
 if TYPE_CHECKING:
@@ -98,12 +97,12 @@ class EarlyAnswers(NamedTuple):
     Attributes:
         log_proba: Log-probabilities of the classes, (N, C), of those asked together.
         asked: How many were asked, (N,).
-        uncertainty: How unsure those are.
+        uncertainty: How unsure those are, as `Ensemble.uncertainty` says it.
     """
 
     log_proba: Array
     asked: Integers
-    uncertainty: Uncertainty
+    uncertainty: Any
 
 
 def prefixes(

@@ -25,7 +25,6 @@ from .kernels.inference import LazilyCompiled
 from .kernels.team import answer_all
 from .methods import Method
 from .methods.members import MemberNetwork
-from .metrics.uncertainty import Uncertainty
 from .networks import create, network_of
 from .reading import read_json
 from .selection import check_size, select_members
@@ -274,11 +273,11 @@ class Ensemble:
             self.early, batches, self._ask, self.combine, batch_size
         ):
             asked = np.full(len(places), len(said))
-            unsure = vars(self.task.uncertainty(said, joint))
-            found.append((places, joint, asked, *unsure.values()))
+            unsure = self.task.uncertainty(said, joint)
+            found.append((places, joint, asked, *vars(unsure).values()))
         places, *columns = map(np.concatenate, zip(*found, strict=True))
-        joint, asked, *unsure = (column[np.argsort(places)] for column in columns)
-        return EarlyAnswers(joint, asked, Uncertainty(*unsure))
+        joint, asked, *columns = (column[np.argsort(places)] for column in columns)
+        return EarlyAnswers(joint, asked, type(unsure)(*columns))
 
     def _ask(self, number: int, inputs: torch.Tensor) -> Array:
         """What one member says, (1, n, C), at a temperature of its own, if it has one."""
@@ -286,9 +285,8 @@ class Ensemble:
             said = self.task.predictions(self._predictors[number](inputs)[None])
         if self.temperature is None or self.temperature.scope == "ensemble":
             return said
-        return replace(
-            self.temperature, values=self.temperature.values[number : number + 1]
-        ).scale_members(said)
+        its = self.temperature.values[number : number + 1]
+        return replace(self.temperature, values=its).scale_members(said)
 
     def combine(self, members: Array) -> Array:
         """The ensemble's prediction, (N, ...), made of what `member_predictions` returned."""

@@ -307,6 +307,22 @@ def test_few_samples_wait_for_their_second_time_and_a_change_of_the_network_is_s
     assert called == [True]
 
 
+@torch.no_grad()
+def test_a_network_that_changes_at_each_call_is_not_compiled_each_time(monkeypatch):
+    network, _ = sparse(Block(), SMALL)
+    network.register_buffer("calls", torch.zeros(()))
+    network.register_forward_hook(lambda *_: (network.calls.add_(1), None)[1])
+    compilations, real = [], inference.compile_network
+    monkeypatch.setattr(
+        inference, "compile_network", lambda *given: (compilations.append(1), real(*given))[1]
+    )
+    lazy, x = LazilyCompiled(network), torch.randn(40, *SMALL)
+    for call in range(1, 20):
+        assert lazy(x).shape == (40, 8)
+        assert network.calls == call
+    assert len(compilations) == inference._MOST_CHANGES
+
+
 class Choosing(nn.Module):
     """How many samples there are within depends on the numbers."""
 

@@ -23,6 +23,8 @@ _TOLERANCE = 1e-4
 _MOST_KINDS = 256
 # From so many samples on, compiling pays at once, and to compare this many of them is enough.
 _MANY, _COMPARED = 32, 8
+# A network that changes more often, at each call perhaps, is not worth compiling.
+_MOST_CHANGES = 8
 
 _Inputs = tuple[Any, ...]
 
@@ -195,6 +197,7 @@ class LazilyCompiled:
         self._network, self._at_once = network, at_once
         self._made: tuple[Any, nn.Module] | None = None
         self._once: set[Any] = set()
+        self._changes = 0
 
     def __call__(self, x: Tensor) -> Any:
         """Returns what the network returns."""
@@ -206,7 +209,11 @@ class LazilyCompiled:
         with _making:
             state = _state(self._network)
             if self._made is None or self._made[0] != state:
-                self._made = state, compile_network(self._network, nonzeros(self._network))
+                self._changes += 1
+                often = self._changes > _MOST_CHANGES
+                network = self._network
+                made = network if often else compile_network(network, nonzeros(network))
+                self._made = state, made
             compiled = self._made[1]
         return compiled(x)
 
