@@ -15,9 +15,9 @@ ROOT = Path(freetickets.__file__).parent
 # From left to right; what stands in one line may import each other.
 FLOW = (
     "errors", "_lazy seeds device registry progress", "seal reading storage lock", "kernels",
-    "sparsity", "metrics tasks data", "models", "calibration selection predictions ticket",
-    "methods", "config", "ensemble", "training", "launch", "evaluation", "report", "bench",
-    "experiments", "extend cli __init__ __main__",
+    "sparsity", "metrics tasks data", "models", "calibration cascade selection predictions ticket",
+    "methods", "config", "networks", "ensemble", "training", "launch", "evaluation", "report",
+    "bench", "experiments", "extend cli __init__ __main__",
 )  # fmt: skip
 # `Method.fit` is a shorthand for `training.fit`.
 EXCEPTIONS = {("methods", "training")}

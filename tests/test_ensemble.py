@@ -1,5 +1,6 @@
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,13 @@ import freetickets as ft
 from freetickets.calibration import Temperature
 from freetickets.data import LazySplit, Split
 from freetickets.errors import DamagedFileError
+from freetickets.kernels.library import available
 from freetickets.metrics import nll
 from freetickets.metrics.predictive import RULES
 from freetickets.seal import seal_values
 from freetickets.selection import select_members
+
+from .kernels.zoo.checks import compiled_for_good, make_sparse
 
 SMALL = {"batch_size": 10, "epochs": 4, "quiet": True}
 SCOPES = ["ensemble", "members"]
@@ -222,6 +226,30 @@ def test_a_choice_forgets_the_temperature_of_the_pool_or_is_refused_in_one_line(
     refused("6 members from a pool of 5", pool.select, None, None, 6)
     mimo = ft.MIMO(members=2).fit("mlp-8", features, **SMALL)
     refused("members of mimo: they share one network", mimo.select, *features, 1)
+
+
+@pytest.mark.skipif(not available(), reason="the kernels are not built")
+def test_members_are_compiled_unless_told_otherwise_and_say_the_same_in_any_thread(tmp_path):
+    torch.manual_seed(0)
+    made = [ft.models.create_model("wrn-10-1", (3, 8, 8), 10) for _ in range(2)]
+    topology = make_sparse(made[0])
+    for name, mask in topology.items():
+        made[1].get_parameter(name).data *= mask
+    about = {"classes": list("abcdefghij"), "input_shape": [3, 8, 8], "model": "wrn-10-1"}
+    about |= {"mean": [0.5] * 3, "std": [0.2] * 3, "combine": "probabilities", "model_options": {}}
+    tickets = [ft.Ticket.of(net.state_dict(), topology, about) for net in made]
+    ft.Ensemble(tickets).save(tmp_path)
+    fast, plain = ft.load(tmp_path), ft.load(tmp_path, compile=False)
+    x = np.random.default_rng(0).integers(0, 256, (90, 3, 8, 8), dtype=np.uint8)
+    wanted = plain.member_log_proba(x)
+    with compiled_for_good(lambda _: "sparse"), ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda size: fast.member_log_proba(x, size), [40, 7, 1, 90] * 3):
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+        assert all(each._made is not None for each in fast._predictors)
+        fast.networks[0].load_state_dict(made[1].state_dict())  # which is seen
+        np.testing.assert_allclose(fast.member_log_proba(x)[0], wanted[1], atol=1e-5)
+    assert plain._predictors == list(plain.networks)
+    assert np.array_equal(plain.compile().predict(x), plain.predict(x))
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -1,6 +1,8 @@
 """The examples that the README names really run."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -49,3 +51,24 @@ def test_a_callback_trains_and_goes_on_where_it_ended(name, tmp_path, monkeypatc
         monkeypatch.setattr("sys.argv", arguments)
         module.main()
         assert f"{5 * epochs} steps, sparsity 0.80" in capsys.readouterr().out
+
+
+def test_a_pruned_network_is_compiled(capsys):
+    load_script("examples/compile_pruned.py")
+    (line,) = capsys.readouterr().out.splitlines()
+    told, _, number = line.partition(": ")
+    assert told == "largest difference"
+    assert 0 < float(number) < 1e-3
+
+
+def test_what_the_page_about_prediction_shows_works(features):
+    page = Path(__file__).parents[1] / "docs" / "prediction.md"
+    cascade, pruned = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    x, y = features
+    ensemble = ft.DenseEnsemble(tickets=2).fit("mlp-8", features, epochs=1, quiet=True)
+    names = {"ft": ft, "ensemble": ensemble, "x": x, "y": y, "photos": x[:5]}
+    exec(cascade, names)
+    assert names["log_proba"].shape == (5, 3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 50), torch.nn.ReLU(), torch.nn.Linear(50, 3))
+    exec(pruned, names | {"model": model, "images": x} | (found := {"torch": torch}), found)
+    assert torch.allclose(found["prediction"], model(x), atol=1e-5)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         register_score,
         register_task,
     )
+    from .kernels.pruned import compile  # noqa: A004
     from .methods.dense import FGE, Dense, DenseEnsemble, PruneFineTune, Snapshot
     from .methods.shared import MIMO, BatchEnsemble, MCDropout, NeuroTrails, TreeNet
     from .methods.sparse import DST, EDST, LTR, Static
@@ -35,8 +36,8 @@ __all__ = [
     "DST", "EDST", "FGE", "LTR", "MIMO", "BatchEnsemble", "Classification", "Dense",
     "DenseEnsemble", "Ensemble", "Exploration", "FreeTicketsError", "MCDropout", "NeuroTrails",
     "PruneFineTune", "Snapshot", "Sparsifier", "Static", "SupTickets", "Task", "Temperature",
-    "Ticket", "TreeNet", "Uncertainty", "data", "evaluation", "load", "metrics", "models",
-    "register_dataset", "register_explorer", "register_method", "register_model",
+    "Ticket", "TreeNet", "Uncertainty", "compile", "data", "evaluation", "load", "metrics",
+    "models", "register_dataset", "register_explorer", "register_method", "register_model",
     "register_optimizer", "register_score", "register_task", "sparsity", "tasks",
 ]  # fmt: skip
 
@@ -44,6 +45,7 @@ _NAMES = {
     "calibration": "Temperature",
     "ensemble": "Ensemble load",
     "errors": "FreeTicketsError",
+    "kernels.pruned": "compile",
     "methods.dense": "FGE Dense DenseEnsemble PruneFineTune Snapshot",
     "methods.sparse": "DST EDST LTR Static",
     "methods.shared": "MIMO BatchEnsemble MCDropout NeuroTrails TreeNet",

@@ -15,15 +15,17 @@ import torch
 from torch import nn
 
 from .calibration import Temperature, check_scope, fit_temperature
-from .config import Config
+from .cascade import Cascade, EarlyAnswers, fit_cascade, in_turn
 from .data import Batches
 from .data.loading import unlabelled
 from .data.samples import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
-from .methods import Method, get_method
+from .kernels.inference import LazilyCompiled
+from .kernels.team import answer_all
+from .methods import Method
 from .methods.members import MemberNetwork
-from .models import create_model
+from .networks import create, network_of
 from .reading import read_json
 from .selection import check_size, select_members
 from .storage import write_json
@@ -33,7 +35,7 @@ from .ticket import Ticket, ticket_path
 
 Array = npt.NDArray[np.float64]
 
-_CALIBRATION = "calibration.json"
+_CALIBRATION, _CASCADE = "calibration.json", "cascade.json"
 
 
 class Ensemble:
@@ -52,24 +54,33 @@ class Ensemble:
         device: Where to predict.
         method: The method that made the tickets, if FreeTickets does not know it by name.
         task: What the outputs are for; None for a task that FreeTickets knows by name.
+        compile: Whether members may be compiled where that makes them faster: on the CPU, where
+            the kernels are built. Answers are the same but for rounding. Few samples are answered
+            by the plain network when their shape first comes: a single prediction need not wait.
     """
 
     temperature: Temperature | None = None
+    early: Cascade | None = None  # when `predict_in_turn` has asked enough members
 
     def __init__(
         self, tickets: Sequence[Ticket], build: Callable[[], nn.Module] | None = None,
         device: str = "cpu", *, task: Task | str | None = None, method: Method | None = None,
+        compile: bool = True,  # noqa: A002 (the word that users know)
     ) -> None:  # fmt: skip
         if not tickets:
             raise FreeTicketsError("an ensemble needs at least one ticket")
         self.tickets = list(tickets)
         self.task = stored_task(self.info, task)
         self._device = find_device(device)
-        made = [_member(ticket, build, method).to(self._device).eval() for ticket in tickets]
+        made = [network_of(ticket, build, method).to(self._device).eval() for ticket in tickets]
         if len(set(made)) < len(tickets):
             raise FreeTicketsError("the factory must return a new network each time it is called")
         self._members = sum(net.members if isinstance(net, MemberNetwork) else 1 for net in made)
-        self._networks = self._predictors = made  # the latter may become what is compiled of them
+        self._networks = made
+        self._predictors: list[Callable[[torch.Tensor], torch.Tensor]] = list(made)
+        self.compiles = compile and self._device.type == "cpu"
+        if self.compiles:
+            self._predictors = self._compiled(at_once=False)
 
     def __len__(self) -> int:
         return self._members
@@ -84,7 +95,7 @@ class Ensemble:
         return f"Ensemble({', '.join(told)})"
 
     def compile(self) -> Ensemble:
-        """Returns the same ensemble, made to predict fast on the CPU.
+        """Returns the same ensemble, whose members are compiled at once, for few samples too.
 
         Zeros are skipped, BatchNorm is folded, ReLU and additions are fused, and each layer runs
         sparse or dense, whichever is faster here. A member is compiled when it first meets inputs
@@ -94,17 +105,18 @@ class Ensemble:
         """
         if self._device.type != "cpu":
             return self
-        from .kernels.inference import compile_network
-
         compiled = copy.copy(self)
-        compiled._predictors = [
+        compiled._predictors = self._compiled(at_once=True)
+        return compiled
+
+    def _compiled(self, at_once: bool) -> list[Callable[[torch.Tensor], torch.Tensor]]:
+        return [
             # A dense network of several members may drop out, or change its mode, as it predicts.
             member
             if isinstance(member, MemberNetwork) and not ticket.topology
-            else compile_network(member, ticket.topology)
+            else LazilyCompiled(member, at_once=at_once)
             for member, ticket in zip(self._networks, self.tickets, strict=True)
         ]
-        return compiled
 
     def calibrate(
         self, x: Any, y: npt.ArrayLike, scope: str = "ensemble", batch_size: int = 256
@@ -129,8 +141,47 @@ class Ensemble:
                     f"predicts by that of {self.info['combine']}: fit it again"
                 )
         scaled = copy.copy(self)
-        scaled.temperature = temperature
+        scaled.temperature, scaled.early = temperature, None  # probabilities are others now
         return scaled
+
+    def cascade(
+        self, x: Any, y: npt.ArrayLike, score: str = "accuracy", allowed: float | None = None,
+        batch_size: int = 256,
+    ) -> Ensemble:  # fmt: skip
+        """Returns the same ensemble with a cascade, by which `predict_in_turn` asks its members.
+
+        Members answer in turn, until what they say together is sure enough, or enough of them
+        agree. How sure is fitted on data that should not be used for training or testing: members
+        are asked as rarely as the score ("accuracy", or "nll") allows. It may become worse than
+        that of all members by `allowed` (by default 0.002 of accuracy, or 0.01 of NLL): the mean
+        loss over this data plus one standard error, paired by sample, stays within that. A new
+        temperature or choice of members removes the cascade: fit it last.
+        """
+        if len(self) > len(self.tickets):
+            raise FreeTicketsError(
+                f"the members of {self.info.get('method')} share one network, which answers for all"
+                " of them at once: a cascade needs members with a network each"
+            )
+        self._need_classes("a cascade is fitted to")
+        said = self.member_log_proba(x, batch_size)
+        truth = self.task.targets(as_array(y, "y"), self.labels)
+        how = {"combine": self.info["combine"], "temperature": self.temperature}
+        return self.with_cascade(fit_cascade(said, truth, score=score, allowed=allowed, **how))
+
+    def with_cascade(self, cascade: Cascade | None) -> Ensemble:
+        """Returns the same ensemble with a given cascade; None removes it."""
+        if cascade is not None:
+            values = () if self.temperature is None else self.temperature.values
+            mine = (len(self), len(self.tickets), self.info["combine"], values)
+            its = (cascade.members, cascade.members, cascade.combine, cascade.temperatures)
+            if mine != its:
+                raise FreeTicketsError(
+                    "the cascade was fitted to other members, another rule to combine them or "
+                    "another temperature: fit it again"
+                )
+        changed = copy.copy(self)
+        changed.early = cascade
+        return changed
 
     def select(
         self, x: Any, y: npt.ArrayLike, size: int | None = None, batch_size: int = 256
@@ -200,12 +251,42 @@ class Ensemble:
         """What `member_predictions` returns, batch after batch."""
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
-                outputs = [network(inputs) for network in self._predictors]
+                outputs = answer_all(self._predictors, inputs)
             for i, network in enumerate(self._networks):
                 if not isinstance(network, MemberNetwork):
                     outputs[i] = outputs[i][None]
             found = self.task.predictions(torch.cat(outputs))
             yield found if self.temperature is None else self.temperature.scale_members(found)
+
+    @torch.no_grad()
+    def predict_in_turn(self, x: Any, batch_size: int = 256) -> EarlyAnswers:
+        """What members say that are asked in turn, as long as the `cascade` wants to hear more.
+
+        The probabilities are those of the members that were asked, combined as all would be, and at
+        the same temperature; the uncertainty is theirs, too: one member alone has no epistemic one.
+        """
+        if self.early is None:
+            raise FreeTicketsError("the ensemble has no cascade: fit one by cascade(x, y) first")
+        found: list[tuple[Any, ...]] = []
+        batches = self.batches(x, batch_size)
+        for places, said, joint in in_turn(
+            self.early, batches, self._ask, self.combine, batch_size
+        ):
+            asked = np.full(len(places), len(said))
+            unsure = self.task.uncertainty(said, joint)
+            found.append((places, joint, asked, *vars(unsure).values()))
+        places, *columns = map(np.concatenate, zip(*found, strict=True))
+        joint, asked, *columns = (column[np.argsort(places)] for column in columns)
+        return EarlyAnswers(joint, asked, type(unsure)(*columns))
+
+    def _ask(self, number: int, inputs: torch.Tensor) -> Array:
+        """What one member says, (1, n, C), at a temperature of its own, if it has one."""
+        with looked_up(inputs):
+            said = self.task.predictions(self._predictors[number](inputs)[None])
+        if self.temperature is None or self.temperature.scope == "ensemble":
+            return said
+        its = self.temperature.values[number : number + 1]
+        return replace(self.temperature, values=its).scale_members(said)
 
     def combine(self, members: Array) -> Array:
         """The ensemble's prediction, (N, ...), made of what `member_predictions` returned."""
@@ -265,22 +346,24 @@ class Ensemble:
     def save(self, folder: str | Path) -> None:
         """Writes tickets and temperature for `load`, in place of an ensemble that was there."""
         folder = Path(folder)
-        # First, and the new one last: no tickets may ever lie beside a temperature of others.
-        if (calibration := folder / _CALIBRATION).exists():
-            calibration.unlink()
+        # First, and the new ones last: no tickets may ever lie beside a temperature of others.
+        for name in (_CASCADE, _CALIBRATION):
+            (folder / name).unlink(missing_ok=True)
         for number, ticket in enumerate(self.tickets, start=1):
             info = {**ticket.info, "number": number, "tickets": len(self.tickets)}
             info.pop("settings", None)  # members of several runs may be brought together
             replace(ticket, info=info).save(ticket_path(folder, number))
         for file in _ticket_files(folder)[len(self.tickets) :]:
             file.unlink()
-        if self.temperature is not None:
-            write_json(calibration, self.temperature.as_dict())
+        for name, fitted in ((_CALIBRATION, self.temperature), (_CASCADE, self.early)):
+            if fitted is not None:
+                write_json(folder / name, fitted.as_dict())
 
 
 def load(
     folder: str | Path, model: Callable[[], nn.Module] | str | None = None, *, device: str = "cpu",
     partial: bool = False, method: Method | None = None, task: Task | str | None = None,
+    compile: bool = True,  # noqa: A002 (the word that users know)
 ) -> Ensemble:  # fmt: skip
     """Loads the ensemble of a run folder, or of anything that `Ensemble.save` wrote.
 
@@ -292,6 +375,7 @@ def load(
         partial: Accept a run that has not collected all its tickets yet.
         method: The method that made it, if it is your own and not registered.
         task: What was learned, if it is a task of your own: an object, or "module:Class".
+        compile: Whether members may be compiled, see `Ensemble`.
     """
     folder = Path(folder)
     tickets = []
@@ -311,50 +395,24 @@ def load(
     if len({ticket.info.get("settings") for ticket in tickets}) > 1:
         belong = f"the tickets in {folder} belong to different runs"
         raise FreeTicketsError(f"{belong}: load each run from a folder of its own")
-    build = bind(_create, {**info, "model": model}) if isinstance(model, str) else model
-    ensemble = Ensemble(tickets, build, device, task=task, method=method)
-    if (calibration := folder / _CALIBRATION).exists():
-        try:
-            return ensemble.with_temperature(Temperature.from_dict(read_json(calibration)))
-        except FreeTicketsError as error:
-            hint = "remove it, and calibrate the ensemble again"
-            raise DamagedFileError(f"{calibration} can't be used ({error}): {hint}") from error
+    build = bind(create, {**info, "model": model}) if isinstance(model, str) else model
+    ensemble = Ensemble(tickets, build, device, task=task, method=method, compile=compile)
+    for name, take in _FITTED.items():
+        if (path := folder / name).exists():
+            try:
+                ensemble = take(ensemble, read_json(path))
+            except FreeTicketsError as error:
+                hint = "remove it, and fit it again"
+                raise DamagedFileError(f"{path} can't be used ({error}): {hint}") from error
     return ensemble
+
+
+# What may lie beside tickets, in the order in which it is taken: a cascade is for a temperature.
+_FITTED: dict[str, Callable[[Ensemble, Any], Ensemble]] = {
+    _CALIBRATION: lambda it, saved: it.with_temperature(Temperature.from_dict(saved)),
+    _CASCADE: lambda it, saved: it.with_cascade(Cascade.from_dict(saved)),
+}
 
 
 def _ticket_files(folder: Path) -> list[Path]:
     return sorted((folder / "tickets").glob("[0-9]*.safetensors"))
-
-
-def _member(
-    ticket: Ticket, build: Callable[[], nn.Module] | None, method: Method | None
-) -> nn.Module:
-    if build is None:
-        name = ticket.info.get("model")
-        if not name or ":" in name:
-            raise FreeTicketsError(
-                f"this ensemble's network is your own ({name or 'a Python object'}): pass the same "
-                "factory as model= (or --model module:function)"
-            )
-        build = bind(_create, ticket.info)
-    with torch.random.fork_rng(devices=[]):  # the new network's values are replaced at once
-        model = build()
-        # A ticket made by hand may say no method: then nothing has transformed its network.
-        name = ticket.info.get("method", "dense")
-        # Else, whatever the options are, which may name parts of somebody's own, they don't count.
-        if method is None and get_method(name).transform is not Method.transform:
-            method = Config(method=name, options=ticket.info.get("options", {})).make_method()
-        if method is not None:
-            model = method.transform(model)
-    try:
-        model.load_state_dict(ticket.state)
-    except RuntimeError as error:
-        reason = str(error).replace("\n", " ").replace("\t", "")[:200]
-        raise FreeTicketsError(f"the network does not fit the ticket: {reason}") from error
-    return model
-
-
-def _create(info: Mapping[str, Any]) -> nn.Module:
-    shape = tuple(info["input_shape"])
-    outputs = info.get("outputs") or len(info["classes"])  # older tickets are of classes
-    return create_model(info["model"], shape, outputs, **info["model_options"])

@@ -6,6 +6,7 @@ import torch
 
 from freetickets.bench import infer, timing
 from freetickets.bench.timing import Ratio
+from freetickets.evaluation.results import Adjusted, Evaluation
 from freetickets.kernels.library import available
 
 needs_kernels = pytest.mark.skipif(not available(), reason="the kernels are not built")
@@ -20,17 +21,39 @@ def absent(network, x, threads):
 
 
 @needs_kernels
-def test_an_ensemble_is_set_against_the_better_layout_of_one_network(tiny):
+def test_a_loaded_ensemble_is_set_against_the_better_layout_of_one_network(tiny, tmp_path, refused):
     row, of_ours = infer.ensemble(replace(tiny, batch=16))
     assert isinstance(row, Ratio)
-    (member, ours), (other, dense) = row.seconds.items()
-    assert member == "member"
+    (side, ours), (other, dense) = row.seconds.items()
+    assert side == "ensemble"
     assert other in ("PyTorch contiguous", "PyTorch channels_last")
-    assert row.value == pytest.approx(3 * ours / dense)
-    assert (row.bar, row.aim) == (1.0, 0.85)
+    assert row.value == pytest.approx(ours / dense)
+    assert (row.bar, row.aim) == (1.0, 0.8)
     assert "compiled by us" in of_ours.name
     without_bars = [of_ours, next(iter(infer.ensemble(tiny)))]  # of two samples there is none
     assert {(each.bar, each.aim) for each in without_bars} == {(None, None)}
+    record = tmp_path / "metrics.json"
+    scores = {"accuracy": 0.9, "nll": 0.3, "ece": 0.1}
+    found = Evaluation("x", 10, (scores,), scores, scores)
+    found.save(record)
+    asked = replace(tiny, record=str(record))
+    refused("knows no cascade", lambda: list(infer.ensemble(asked)))
+    replace(found, adjusted=Adjusted((1, 2), None, None, asked=(6, 4))).save(record)
+    _, _, in_turn = infer.ensemble(asked)
+    ours, dense = in_turn.seconds.values()
+    assert in_turn.value == pytest.approx(1.4 * ours / dense)
+    assert "asked in turn, 1.40 a sample" in in_turn.name
+
+
+@needs_kernels
+def test_pruned_networks_are_set_against_pytorch_and_the_rivals_that_there_are(tiny, monkeypatch):
+    monkeypatch.setattr(infer, "RIVALS", {"OpenVINO": absent, "torch.compile": eager})
+    line, *rows = infer.pruned(tiny)
+    assert line == "OpenVINO is left out: it needs the package foo"
+    sides = [tuple(row.seconds) for row in rows]
+    assert [ours for ours, _ in sides[::2]] == ["S=0", "S=0.5", "S=0.8", "S=0.9", "S=0.95"]
+    assert {other.partition(" ")[0] for _, other in sides[::2]} == {"PyTorch"}
+    assert {other for _, other in sides[1::2]} == {"torch.compile"}
 
 
 @needs_kernels

@@ -1,11 +1,13 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import freetickets as ft
+from freetickets.cascade import Cascade, prefixes
 from freetickets.evaluation import Predictions
 from freetickets.reading import read_json
 
@@ -131,12 +133,67 @@ def test_what_was_adjusted_is_saved_for_predict(
     assert "has no config.yaml to say which data its training held out" in line
 
 
+def test_a_cascade_is_fitted_shown_saved_and_predicts(
+    cli, one_line, scores_of, trained, images_npz, tmp_path
+):
+    best, data = tmp_path / "best", np.load(images_npz)
+    flags = ["--temperature", "ensemble", "--cascade", "--output", best]
+    table = cli("evaluate", trained.folder, *flags).out
+    # Twelve samples were held out: too few to allow anything.
+    assert (
+        "in turn: 2.00 members a sample on average; answers of 1, 2 members: 0.0%, 100.0%" in table
+    )
+    loaded = ft.load(best)
+    assert loaded.early == Cascade(2, temperatures=loaded.temperature.values)
+    x, y = data["x_test"][:, None], data["y_test"]
+    joints = prefixes(loaded.member_log_proba(x), temperature=loaded.temperature)
+    middle = float(np.median(np.exp(joints[0].max(-1)))) - 1e-6
+    sooner = loaded.with_cascade(replace(loaded.early, threshold=middle))
+    sooner.save(best)
+    scores = scores_of(best, "--cascade")
+    assert scores == scores_of(best)
+    found, answers = scores["adjusted"], sooner.predict_in_turn(x)
+    assert found["cascade"] == {
+        "members": 2, "threshold": middle, "combine": "probabilities",
+        "temperatures": list(loaded.temperature.values),
+    }  # fmt: skip
+    assert found["asked"] == np.bincount(answers.asked)[1:].tolist()
+    assert 0 < found["asked"][0] < len(x)
+    for score in (ft.metrics.accuracy, ft.metrics.nll, ft.metrics.ece):
+        wanted = score(answers.log_proba[None], y)
+        assert found["in_turn"][score.__name__] == pytest.approx(wanted, rel=1e-4)
+    np.save(tmp_path / "x.npy", data["x_test"])
+    for size in (7, 256):
+        command = ["predict", best, tmp_path / "x.npy", "-b", size, "--cascade", "--json"]
+        rows = json.loads(cli(*command).out)
+        assert [row["members"] for row in rows] == answers.asked.tolist()
+        sure = np.exp(answers.log_proba.max(-1))
+        assert [row["probability"] for row in rows] == pytest.approx(sure.tolist(), abs=1e-5)
+    line = one_line(cli("predict", trained.folder, tmp_path / "x.npy", "--cascade"))
+    assert "has no cascade: run 'freetickets evaluate RUN --cascade" in line
+
+
+def test_the_networks_as_they_are_predict_the_same(scores_of, cli, trained, images_npz, tmp_path):
+    scores = scores_of(trained.folder)
+    plain = scores_of(trained.folder, "--no-compile")
+    for key, value in scores["ensemble"].items():
+        assert plain["ensemble"][key] == pytest.approx(value, abs=1e-6)
+    np.save(tmp_path / "x.npy", np.load(images_npz)["x_test"])
+    command = ["predict", trained.folder, tmp_path / "x.npy", "--json"]
+    rows, plain = (json.loads(cli(*command, *more).out) for more in ([], ["--no-compile"]))
+    for row, its in zip(rows, plain, strict=True):
+        assert row["class"] == its["class"]
+        assert row["total"] == pytest.approx(its["total"], abs=3e-6)
+
+
 def test_members_of_one_network_are_calibrated_but_not_chosen_from(
     cli, scores_of, one_line, small_run
 ):
     run, _ = small_run("mimo", "--members", 2)
     line = one_line(cli("evaluate", run, "--select", "1"))
     assert "can't choose from the members of mimo: they share one network" in line
+    line = one_line(cli("evaluate", run, "--cascade"))
+    assert "the members of mimo share one network, which answers for all" in line
     adjusted = scores_of(run, "--temperature", "members")["adjusted"]
     assert adjusted["chosen"] == [1, 2]
     assert len(adjusted["temperature"]["values"]) == len(adjusted["members"]) == 2
@@ -193,7 +250,7 @@ def test_saved_scores_need_no_model_and_no_data(cli, scores_of, one_line, traine
         ("-b 0", "batch size 0"),
         ("--model mlp-9", "does not fit the ticket"),
         ("--select 3", "can't choose 3 members from a pool of 2"),
-        ("--output best", "say how with --select or --temperature"),
+        ("--output best", "say how with --select, --temperature or --cascade"),
         ("--select 1 --output {folder}", "holds a run, whose tickets would be replaced"),
         ("--ood fashion-mini", "are 1 x 28 x 28, the ensemble takes 1 x 8 x 8"),
         ("--corruptions all18", "did you mean 'all19'?"),

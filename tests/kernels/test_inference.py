@@ -7,6 +7,7 @@ import random
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from freetickets.kernels import compiler, fused, inference, ops
-from freetickets.kernels.inference import CompiledNetwork, agree, compile_network
+from freetickets.kernels.inference import CompiledNetwork, LazilyCompiled, agree, compile_network
 from freetickets.models import create_model
 
 from .zoo.checks import compiled_for_good, make_sparse
@@ -217,6 +218,109 @@ def test_a_compiled_network_that_fails_or_is_wrong_is_not_used(
     assert "\n" not in str(seen[0].message)
     assert torch.equal(found(x), network(x))  # and once warned is enough
     assert len(found.fallbacks) == 1
+
+
+class Asked(Block):
+    """Notes how many samples it is asked about; a subclass may have samples depend on others."""
+
+    asked: ClassVar[list[int]] = []
+
+    def forward(self, x):
+        if not isinstance(x, torch.fx.Proxy):
+            self.asked.append(len(x))
+        return super().forward(self.prepared(x))
+
+    def prepared(self, x):
+        return x
+
+
+class Mixing(Asked):
+    def prepared(self, x):
+        return x - x.mean(0)
+
+
+class Writing(Asked):
+    def prepared(self, x):
+        return x.add_(1)
+
+
+class Counting(Asked):
+    def prepared(self, x):
+        return x * (1 if x.shape[0] < 20 else 2)
+
+
+@pytest.mark.parametrize("samples", [32, 45])
+@pytest.mark.parametrize("kind", [Asked, Mixing, Writing, Counting])
+@torch.no_grad()
+def test_of_many_samples_some_are_compared_if_that_tells_of_all(kind, samples):
+    network, found = compiled(kind(), SMALL)
+    for call in (1, 2):
+        kind.asked.clear()
+        x = torch.randn(samples, *SMALL) + call
+        mine = x.clone()
+        answer = found(mine)
+        largest = max(kind.asked, default=0)
+        assert largest == (0 if call == 2 else 8 if kind is Asked else samples)
+        assert_same(answer, network(theirs := x.clone()))
+        assert torch.equal(mine, theirs)
+    assert found.fallbacks == {}
+
+
+@torch.no_grad()
+def test_many_samples_that_are_answered_wrongly_are_all_answered_by_the_plain_network(monkeypatch):
+    network, found = compiled(Block(), SMALL)
+    monkeypatch.setattr(ops, "fused_conv2d", answer_something_else)
+    x = torch.randn(50, *SMALL)
+    with pytest.warns(UserWarning, match=r"inputs of \[50, 3, 8, 8\]: it answers something else"):
+        assert torch.equal(found(x), network(x))
+
+
+@torch.no_grad()
+def test_few_samples_wait_for_their_second_time_and_a_change_of_the_network_is_seen():
+    network, _ = sparse(Block(), SMALL)
+    lazy = LazilyCompiled(network)
+    few, many = torch.randn(5, *SMALL), torch.randn(40, *SMALL)
+    assert torch.equal(lazy(few), network(few))
+    assert lazy._made is None
+    for x in (few, many):
+        assert_same(lazy(x), network(x))
+    before, at_once = lazy._made, LazilyCompiled(network, at_once=True)
+    lazy(many)
+    at_once(few)
+    assert lazy._made is before
+    assert at_once._made is not None
+
+    def shift():
+        network.stem.weight.mul_(2)
+
+    def replace():
+        network.last.weight = nn.Parameter(torch.randn_like(network.last.weight))
+
+    for change in (shift, replace, network.third.train, network.eval):
+        change()
+        network.third.running_mean.zero_()
+        for x in (few, many):
+            assert_same(lazy(x), network(x))
+    called = []
+    network.register_forward_hook(lambda *_: called.append(True))
+    lazy(few)
+    assert called == [True]
+
+
+@torch.no_grad()
+def test_a_network_that_changes_at_each_call_is_not_compiled_each_time(monkeypatch):
+    network, _ = sparse(Block(), SMALL)
+    network.register_buffer("calls", torch.zeros(()))
+    network.register_forward_hook(lambda *_: (network.calls.add_(1), None)[1])
+    compilations, real = [], inference.compile_network
+    monkeypatch.setattr(
+        inference, "compile_network", lambda *given: (compilations.append(1), real(*given))[1]
+    )
+    lazy, x = LazilyCompiled(network), torch.randn(40, *SMALL)
+    for call in range(1, 20):
+        assert lazy(x).shape == (40, 8)
+        assert network.calls == call
+    assert len(compilations) == inference._MOST_CHANGES
 
 
 class Choosing(nn.Module):

@@ -3,6 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from freetickets.cascade import Cascade
+from freetickets.evaluation.results import Adjusted
 from freetickets.report.comparison import Comparison, find_reference
 from freetickets.report.run import read_run, read_runs
 from freetickets.report.sections import make
@@ -56,6 +58,20 @@ def test_a_unit_of_cost_that_differs_by_rounding_is_one(full_runs):
 def test_without_predictions_nothing_is_claimed_to_be_sure(runs):
     comparison = Comparison.of(runs)
     assert not any(make(comparison, it) for it in ("differences", "intervals", "reliability"))
+
+
+def test_how_many_members_a_cascade_asks_is_shown_beside_what_all_of_them_say(full_runs):
+    adjusted = Adjusted(
+        (1, 2, 3), None, None, ensemble=scores(0.85), cascade=Cascade(3, 0.9),
+        asked=(60, 30, 10), in_turn=scores(0.84),
+    )  # fmt: skip
+    run = full_runs[-1]
+    (row,) = table_of(make(Comparison.of([with_results(run, adjusted=adjusted)]), "cascade"))
+    assert [row[key] for key in ("1", "2", "3", "mean")] == ["60.0%", "30.0%", "10.0%", "1.50"]
+    members, all_cost = len(run.results.members), run.ledger.relative_test_flops
+    assert row["FLOPs ×"] == f"{1.5 / members * all_cost:.3f}"
+    assert row["of all ×"] == f"{3 / members * all_cost:.3f}"
+    assert make(Comparison.of(full_runs), "cascade") is None
 
 
 def test_correlations_need_three_runs_of_several_members(comparison, full_runs):

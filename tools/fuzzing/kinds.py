@@ -79,7 +79,9 @@ def trained(home: Path, number: int) -> Path:
         code = main([*command, "--seed", str(number), "--quiet", "--output", str(folder)])
     assert code == 0
     images, labels = _samples(number)
-    ft.load(folder).calibrate(images[:, None], labels).save(home / f"ensemble-{number}")
+    x = images[:, None]
+    fitted = ft.load(folder).calibrate(x, labels).cascade(x, labels)
+    fitted.save(home / f"ensemble-{number}")
     return folder
 
 
@@ -95,10 +97,14 @@ def _make_checkpoint(folder: Path, number: int) -> None:
         file.unlink()
 
 
+_FITTED = ("calibration.json", "cascade.json")
+
+
 def _make_ensemble(folder: Path, number: int) -> None:
     _make_run(folder, number)
     source = folder.parents[1] / f"ensemble-{number}"
-    shutil.copy(source / "calibration.json", folder / "calibration.json")
+    for name in _FITTED:
+        shutil.copy(source / name, folder / name)
 
 
 def _load_run(folder: Path) -> Any:
@@ -193,7 +199,7 @@ KINDS = {
     "summary": Kind(_make_run, (_SAVED, "predictions/networks.json"), summarise, owned=(_SAVED,)),
     "ensemble": Kind(
         _make_ensemble,
-        (_TICKET, "tickets/02.safetensors", "calibration.json"),
+        (_TICKET, "tickets/02.safetensors", *_FITTED),
         _load_ensemble,
         owned=(_TICKET,),
     ),

@@ -7,7 +7,7 @@ NAMES = {
     "kernels": ("wide", "dense", "small", "linear", "other"),
     "train": _TRAIN,
     "profile": ("bound", "steps", "layers", "operators"),
-    "infer": ("ensemble", "members", "latency"),
+    "infer": ("ensemble", "members", "latency", "pruned"),
     "metrics": ("scores", "ood", "saved"),
     "side-by-side": ("members",),
     "checkpoint": ("overhead",),
@@ -15,4 +15,4 @@ NAMES = {
 }
 
 # These take long and have no bar: they are measured only if they are named.
-ON_REQUEST = ("sparsity", "medium")
+ON_REQUEST = ("sparsity", "medium", "pruned")

@@ -32,6 +32,7 @@ class Settings:
         batch: The samples of a batch, instead of those that the bars are meant for.
         model: The network, instead of the one that the bars are meant for.
         small: Whether everything is tiny, to see that it works; the ratios then mean nothing.
+        record: The metrics.json that says how many members a cascade asks.
     """
 
     repeats: int
@@ -39,6 +40,7 @@ class Settings:
     batch: int | None = None
     model: str | None = None
     small: bool = False
+    record: str | None = None
 
     @property
     def few_repeats(self) -> int:

@@ -37,8 +37,9 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.threads is not None:
         torch.set_num_threads(parsed.threads)
     settings = Settings(
-        parsed.repeats, torch.get_num_threads(), parsed.batch_size, parsed.model, parsed.small
-    )
+        parsed.repeats, torch.get_num_threads(), parsed.batch_size, parsed.model, parsed.small,
+        parsed.record,
+    )  # fmt: skip
     where = machine()
 
     def say(text: str) -> None:

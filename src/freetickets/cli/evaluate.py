@@ -2,7 +2,7 @@
 
 freetickets evaluate runs/edst
 freetickets evaluate runs/edst --corruptions all19 --ood svhn cifar100 --attack fgsm --features
-freetickets evaluate runs/edst --select 3 --temperature ensemble --output runs/best
+freetickets evaluate runs/edst --select 3 --temperature ensemble --cascade --output runs/best
 """
 
 import argparse
@@ -17,16 +17,16 @@ from ..lock import hold
 _REQUESTED = ("features", "imagenet_a", "samples", "resize", "fresh")  # fields of the request
 _NOT_SAVED = (
     *("corruptions", "ood", "attack", "features", "imagenet_a", "all", "samples", "fresh"),
-    *("select", "temperature"),
+    *("select", "temperature", "cascade"),
 )
 
 
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
     """Predicts, saves the predictions, and prints the scores."""
-    adjusts = parsed.select is not None or parsed.temperature is not None
+    adjusts = parsed.cascade or (parsed.select, parsed.temperature) != (None, None)
     if parsed.output and not adjusts:
         raise FreeTicketsError(
-            "--output saves an adjusted ensemble: say how with --select or --temperature"
+            "--output saves an adjusted ensemble: say how with --select, --temperature or --cascade"
         )
     if parsed.output and (Path(parsed.output) / "config.yaml").exists():
         raise FreeTicketsError(
@@ -59,11 +59,13 @@ def _predict(folder: Path, parsed: argparse.Namespace, adjusts: bool) -> dict[st
     from ..evaluation import Request, adjust, evaluate_run
     from ..progress import WorkProgress
 
-    ensemble = load(folder, parsed.model, device=parsed.device, task=parsed.task)
+    how = {"device": parsed.device, "task": parsed.task, "compile": not parsed.no_compile}
+    ensemble = load(folder, parsed.model, **how)
     options = parsed.data_dir, parsed.batch_size
     adjusted = None
     if adjusts:
-        adjusted = adjust(folder, ensemble, *options, size=parsed.select, scope=parsed.temperature)
+        how = {"size": parsed.select, "scope": parsed.temperature, "cascade": parsed.cascade}
+        adjusted = adjust(folder, ensemble, *options, **how)
     request = Request(
         corruptions=tuple(parsed.corruptions), ood=tuple(parsed.ood), attacks=tuple(parsed.attack),
         epsilon=epsilon, everything=parsed.all,

@@ -11,7 +11,12 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ..errors import FreeTicketsError
+
+if TYPE_CHECKING:
+    from ..ensemble import Ensemble
 
 
 def run(parsed: argparse.Namespace) -> None:
@@ -21,20 +26,22 @@ def run(parsed: argparse.Namespace) -> None:
     from ..progress import WorkProgress
     from ..storage import write_atomic
 
-    ensemble = load(parsed.run_folder, parsed.model, device=parsed.device, task=parsed.task)
+    options = {"device": parsed.device, "task": parsed.task, "compile": not parsed.no_compile}
+    ensemble = load(parsed.run_folder, parsed.model, **options)
+    if parsed.cascade and ensemble.early is None:
+        raise FreeTicketsError(
+            f"{parsed.run_folder} has no cascade: run 'freetickets evaluate RUN --cascade --output "
+            "FOLDER', and give that folder"
+        )
     files = list_images(parsed.inputs)
     shape, size = tuple(ensemble.info["input_shape"]), parsed.batch_size
     batches = read_inputs(files, shape, parsed.resize, max(1, size))
-    ensemble = ensemble.compile()
     out = sys.stdout  # a bar would take its place
     progress = WorkProgress("inputs", quiet=parsed.output is None and out.isatty())
 
     def rows() -> Iterator[dict[str, object]]:
         for names, inputs in batches:
-            members = ensemble.member_predictions(inputs, size)
-            prediction = ensemble.combine(members)
-            unsure = vars(ensemble.task.uncertainty(members, prediction))
-            columns = {**ensemble.task.columns(prediction, ensemble.labels), **unsure}
+            columns = _columns(ensemble, inputs, size, parsed.cascade)
             for i, name in enumerate(names):
                 row = {title: _plain(values[i].tolist()) for title, values in columns.items()}
                 yield {"input": name, **row}
@@ -47,6 +54,17 @@ def run(parsed: argparse.Namespace) -> None:
             write_atomic(Path(parsed.output), (line.encode() for line in lines))
         else:
             out.writelines(lines)
+
+
+def _columns(ensemble: "Ensemble", inputs: Any, size: int, cascade: bool) -> dict[str, Any]:
+    more = {}
+    if cascade:
+        prediction, more["members"], unsure = ensemble.predict_in_turn(inputs, size)
+    else:
+        members = ensemble.member_predictions(inputs, size)
+        prediction = ensemble.combine(members)
+        unsure = ensemble.task.uncertainty(members, prediction)
+    return {**ensemble.task.columns(prediction, ensemble.labels), **vars(unsure), **more}
 
 
 def _plain(value: Any) -> Any:

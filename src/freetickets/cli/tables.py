@@ -54,7 +54,10 @@ def _show(
 def print_scores(found: Evaluation) -> None:
     """Prints the scores of the members, of their mean and of the ensemble."""
     shown, adjusted = found.task.scores, found.adjusted
-    said = found.predictors | ({"adjusted": adjusted.ensemble} if adjusted else {})
+    said = dict(found.predictors)
+    if adjusted:
+        said |= {"adjusted": adjusted.ensemble}
+        said |= {"in turn": adjusted.in_turn} if adjusted.in_turn else {}
     rows = [(name, *_cells(row, shown)) for name, row in said.items()]
     title = f"{found.dataset}, {found.samples:,} test samples"
     _show(title, ("", *(score.title for score in shown)), rows)
@@ -65,6 +68,13 @@ def print_scores(found: Evaluation) -> None:
             told = f"temperature {values} ({fitted.scope})"
         chosen = ", ".join(map(str, adjusted.chosen))
         print(f"adjusted on held-out data: members {chosen}, {told}")
+        if adjusted.in_turn:
+            shares = ", ".join(f"{n / sum(adjusted.asked):.1%}" for n in adjusted.asked)
+            members = ", ".join(map(str, range(1, len(adjusted.asked) + 1)))
+            print(
+                f"in turn: {adjusted.mean_asked:.2f} members a sample on average; answers of "
+                f"{members} members: {shares}"
+            )
 
 
 def print_suite(found: Evaluation) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from ..calibration import Temperature
+from ..cascade import Cascade
 from ..errors import FreeTicketsError, NewerFileError
 from ..metrics.arrays import Array
 from ..metrics.score import MAIN_SCORES
@@ -197,7 +198,7 @@ class NetworkFacts:
 
 @dataclass(frozen=True)
 class Adjusted:
-    """What `evaluate --select` and `--temperature` found; `chosen` counts members from 1."""
+    """What `evaluate --select`, `--temperature` and `--cascade` found; members count from 1."""
 
     chosen: tuple[Count, ...]
     tickets: str | None
@@ -205,6 +206,14 @@ class Adjusted:
     members: tuple[Values, ...] = ()
     member_mean: Values = field(default_factory=dict)
     ensemble: Values = field(default_factory=dict)
+    cascade: Cascade | None = None
+    asked: tuple[Natural, ...] = ()  # how many samples it asked 1, 2, ... members about
+    in_turn: Values = field(default_factory=dict)  # the scores of its answers
+
+    @property
+    def mean_asked(self) -> float:
+        """How many members the cascade asks about a sample, on average."""
+        return sum(m * count for m, count in enumerate(self.asked, start=1)) / sum(self.asked)
 
 
 def _score(value: Any) -> Score:

@@ -20,7 +20,7 @@ from ..tasks import task_name
 from . import sets
 from .networks import digest_tickets, feature_kl_by_layer, layer_densities
 from .results import NetworkFacts, plain, read_if_whole
-from .sets import EvaluationSet, Predictor, Request, Tell, TestSet
+from .sets import EvaluationSet, Predictor, Request, Tell, TestSet, at_once
 from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
@@ -167,13 +167,16 @@ def describe_run(config: Mapping[str, Any]) -> str:
 
 def adjust(
     folder: Path, ensemble: Ensemble, data_dir: str | None = None, batch_size: int = 256, *,
-    size: int | None = None, scope: str | None = None,
+    size: int | None = None, scope: str | None = None, cascade: bool = False,
 ) -> Ensemble:  # fmt: skip
-    """Chooses members and fits a temperature on the data that a run's training held out.
+    """Chooses members, fits a temperature and a cascade on the data that a run's training held out.
 
     The run's folder says which data that is; `size` is how many members to choose (None for all),
-    `scope` what gets a temperature, "ensemble" or "members" (None for neither).
+    `scope` what gets a temperature, "ensemble" or "members" (None for neither). An ensemble that
+    has a cascade keeps it, unless it is adjusted otherwise.
     """
+    if cascade and ensemble.early is not None and size is None and scope is None:
+        return ensemble
     if scope is not None:
         check_scope(scope)
     if not (folder / "config.yaml").exists():
@@ -194,20 +197,23 @@ def adjust(
     else:
         _, held_out = data.hold_out(data.load(spec, "train", data_dir), config.validation or 0.0)
     assert held_out is not None
-    adjusted = ensemble.compile()
+    adjusted = at_once(ensemble)
     if size is not None:
         adjusted = adjusted.select(held_out, held_out.labels, size, batch_size)
     if scope is not None:
         adjusted = adjusted.calibrate(held_out, held_out.labels, scope, batch_size)
+    if cascade:
+        adjusted = adjusted.cascade(held_out, held_out.labels, batch_size=batch_size)
     return adjusted
 
 
 def describe_adjustment(adjusted: Ensemble, ensemble: Ensemble) -> dict[str, Any]:
-    """What `adjust` did to an ensemble: the members it chose, counted from 1, and a temperature."""
+    """What `adjust` did to an ensemble: chosen members, counted from 1, temperature and cascade."""
     if len(ensemble) > len(ensemble.tickets):
         chosen = list(range(1, len(ensemble) + 1))  # in one network: they can't be parted
     else:
         numbers = {id(ticket): number for number, ticket in enumerate(ensemble.tickets, 1)}
         chosen = [numbers[id(ticket)] for ticket in adjusted.tickets]
     temperature = adjusted.temperature and adjusted.temperature.as_dict()
-    return {"chosen": chosen, "temperature": temperature}
+    cascade = adjusted.early and adjusted.early.as_dict()
+    return {"chosen": chosen, "temperature": temperature, "cascade": cascade}

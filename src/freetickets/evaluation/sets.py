@@ -61,7 +61,7 @@ class Predictor:
     @cached_property
     def fast(self) -> Ensemble:
         """The ensemble as it predicts quickest, before any temperature."""
-        return self.ensemble.compile().with_temperature(None)
+        return at_once(self.ensemble).with_temperature(None)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -84,6 +84,11 @@ class Predictor:
         told, task = {**info, **self.info}, self.ensemble.task
         found = Predictions(np.concatenate(outputs, axis=1), np.concatenate(labels), told, task)
         return found.adjusted(range(len(self.ensemble)), self.ensemble.temperature)
+
+
+def at_once(ensemble: Ensemble) -> Ensemble:
+    """The ensemble compiled, if it may be: equal bits then, whatever was predicted before."""
+    return ensemble.compile() if ensemble.compiles else ensemble
 
 
 @dataclass(frozen=True)

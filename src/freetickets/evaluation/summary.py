@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import metrics
+from ..cascade import answers, prefixes
 from ..errors import FreeTicketsError
 from ..metrics.score import MORE_SCORES
 from ..predictions import Predictions, read_info
@@ -30,7 +31,8 @@ def summarise(
 
     Args:
         folder: The run's.
-        adjusted: What `evaluate --select` and `--temperature` found; None: as metrics.json says.
+        adjusted: What `evaluate --select`, `--temperature` and `--cascade` found; None: as
+            metrics.json says.
         tell: Called with a line for each file of other tickets, which is else an error.
         task: What was learned, if it is a task of the user's own.
 
@@ -301,4 +303,10 @@ def _adjusted(
     # Files and tables count from 1.
     chosen = test.adjusted([number - 1 for number in found.chosen], found.temperature)
     scores = {key: chosen.scores()[key] for key in ("members", "member_mean", "ensemble")}
+    if (cascade := found.cascade) is not None and cascade.members == len(found.chosen):
+        said = chosen.members()
+        joints = prefixes(said, cascade.combine, found.temperature)
+        asked = cascade.asked(said, joints)
+        scores["in_turn"] = test.task.measure(answers(joints, asked)[None], test.labels)
+        scores["asked"] = tuple(np.bincount(asked, minlength=len(said) + 1)[1:].tolist())
     return replace(found, **scores)

@@ -1,5 +1,6 @@
 """Networks that only predict, on the CPU, but fast; or as they are, where that can't be right."""
 
+import contextlib
 import copy
 import threading
 import warnings
@@ -8,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import is_out_of_memory
 from .compiler import Compiler, Parts
@@ -20,6 +21,10 @@ from .tracing import ImpureError, is_number, trace
 _TOLERANCE = 1e-4
 # Beyond this many kinds of inputs a network is called with ever new ones: they are not worth it.
 _MOST_KINDS = 256
+# From so many samples on, compiling pays at once, and to compare this many of them is enough.
+_MANY, _COMPARED = 32, 8
+# A network that changes more often, at each call perhaps, is not worth compiling.
+_MOST_CHANGES = 8
 
 _Inputs = tuple[Any, ...]
 
@@ -28,9 +33,10 @@ class CompiledNetwork(nn.Module):
     """A network that predicts what another does, but faster.
 
     For each new shape of its inputs it is rewritten, and compared with the plain network on these
-    inputs; if the two differ, or something fails, the plain network answers all such inputs, and a
-    warning says so. It answers everything if it does more than answer: if hooks watch it, or it
-    keeps something from one call to the next. It may be called from several threads at once.
+    inputs, or on some of them if they are many; if the two differ, or something fails, the plain
+    network answers all such inputs, and a warning says so. It answers everything if it does more
+    than answer: if hooks watch it, or it keeps something from one call to the next. It may be
+    called from several threads at once.
 
     Args:
         model: The network, in evaluation mode; it is not changed, and later changes of it are not
@@ -73,6 +79,8 @@ class CompiledNetwork(nn.Module):
                 return self(*inputs)
             if len(self._ways) >= self._most_kinds:
                 return self._original(*inputs)
+            with contextlib.suppress(Exception):  # it will be looked into below
+                return self._first_of_many(kind, inputs)
             kept = _copy(inputs)  # a network may write to its inputs
             wanted = self._original(*inputs)  # what it refuses, it refuses here
             try:
@@ -98,6 +106,31 @@ class CompiledNetwork(nn.Module):
             # Not the module itself, which prints where an error occurs.
             self._ways[kind] = compiled.forward
             return found
+
+    def _first_of_many(self, kind: _Inputs, inputs: _Inputs) -> Any:
+        """The same for many samples, of which the plain network answers some.
+
+        Raises:
+            Exception: That can't be, or they differ: all must be compared.
+        """
+        samples = len(inputs[0])
+        if samples < _MANY:
+            raise ValueError("they are few")
+        rows = torch.linspace(0, samples - 1, _COMPARED).long()
+        some = _rows(inputs, rows, samples)
+        seen = trace(self._parts.model, self._parts.shadow, inputs)
+        written = [node for nodes in seen.changes.values() for node in nodes]
+        if any(other.op == "placeholder" for node in written for other in seen.sharing(node)):
+            raise ValueError("it writes to its inputs")
+        compiled = Compiler(self._parts, seen).compile()
+        if compiled is None:
+            raise ValueError("it would be slower")
+        with torch.random.fork_rng(devices=[]):  # what draws differs, and must draw as ever then
+            found = compiled.forward(*inputs)
+            if not agree(_rows(found, rows, samples), self._original(*some)):
+                raise ValueError("a sample's answer depends on the others'")
+        self._ways[kind] = compiled.forward
+        return found
 
     def _fall_back(self, kind: _Inputs, error: Exception) -> None:
         """Has the plain network answer such inputs, from now on."""
@@ -139,6 +172,74 @@ def compile_network(model: nn.Module, topology: Mapping[str, Tensor]) -> nn.Modu
         return model
 
 
+@torch.no_grad()
+def nonzeros(model: nn.Module) -> dict[str, Tensor]:
+    """Where the weights of layers that have zeros are none, by their names."""
+    return {
+        f"{name}.weight" if name else "weight": module.weight != 0
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and not bool(module.weight.all())
+    }
+
+
+class LazilyCompiled:
+    """Calls a network, or what is compiled of it as soon as that pays.
+
+    Few samples are answered by the plain network when their shape first comes. When the network has
+    changed since (its weights, its mode, hooks), that is seen, and it is compiled again.
+
+    Args:
+        network: The network.
+        at_once: Whether few samples don't wait either.
+    """
+
+    def __init__(self, network: nn.Module, *, at_once: bool = False) -> None:
+        self._network, self._at_once = network, at_once
+        self._made: tuple[Any, nn.Module] | None = None
+        self._once: set[Any] = set()
+        self._changes = 0
+
+    def __call__(self, x: Tensor) -> Any:
+        """Returns what the network returns."""
+        kind = (x.shape, x.dtype)
+        if not self._at_once and len(x) < _MANY and kind not in self._once:
+            if len(self._once) < _MOST_KINDS:
+                self._once.add(kind)
+            return self._network(x)
+        with _making:
+            state = _state(self._network)
+            if self._made is None or self._made[0] != state:
+                self._changes += 1
+                often = self._changes > _MOST_CHANGES
+                network = self._network
+                made = network if often else compile_network(network, nonzeros(network))
+                self._made = state, made
+            compiled = self._made[1]
+        return compiled(x)
+
+    def is_compiled_for(self, x: Tensor) -> bool:
+        """Whether such an input is answered by what was compiled, as far as is known."""
+        network, kind = self._made and self._made[1], _kind((x,))
+        if kind is None or not isinstance(network, CompiledNetwork):
+            return False
+        return network._ways.get(kind, network._original) is not network._original
+
+
+_making = threading.Lock()  # not one for each: they could not be copied
+
+
+def _state(network: nn.Module) -> list[Any]:
+    """What changes when a network does; it takes a fraction of a millisecond."""
+    tensors = [*network.parameters(), *network.buffers()]
+    return [
+        *((id(t), t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors),
+        *(
+            (m.training, len(m._forward_hooks), len(m._forward_pre_hooks))
+            for m in network.modules()
+        ),
+    ]
+
+
 def agree(found: Any, wanted: Any) -> bool:
     """Whether two outputs are the same, but for rounding."""
     (mine, mine_tree), (theirs, theirs_tree) = tree_flatten(found), tree_flatten(wanted)
@@ -177,6 +278,15 @@ def _kind(inputs: _Inputs) -> _Inputs | None:
             x = (x.shape, x.dtype)
         found.append(x)
     return tuple(found)
+
+
+def _rows(value: Any, rows: Tensor, samples: int) -> Any:
+    """Some samples' part of inputs or outputs, whose first or second dimension is the samples."""
+    leaves, tree = tree_flatten(value)
+    for place, x in enumerate(leaves):
+        if isinstance(x, Tensor):
+            leaves[place] = x.index_select(x.shape[:2].index(samples), rows)
+    return tree_unflatten(leaves, tree)
 
 
 def _copy(inputs: _Inputs) -> _Inputs:

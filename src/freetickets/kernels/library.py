@@ -1,5 +1,6 @@
 """The compiled kernels: where they are, how they are called, on whose threads they run."""
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -159,7 +160,9 @@ def native() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype = _TYPES[result]
         function.argtypes = [_TYPES[letter] for letter in arguments]
-    library.ft_use_openmp(*_torch_openmp())
+    if (runtime := openmp()) is not None:
+        entries = (runtime.GOMP_parallel, runtime.omp_get_thread_num)
+        library.ft_use_openmp(*(ctypes.cast(each, c_void_p) for each in entries))
     wanted = os.environ.get("FREETICKETS_INSTRUCTION_SET")
     if wanted and not library.ft_select(wanted.encode()):
         raise FreeTicketsError(
@@ -171,8 +174,8 @@ def native() -> ctypes.CDLL:
     return library
 
 
-def _torch_openmp() -> tuple[int | None, int | None]:
-    """Two entries to the OpenMP runtime that PyTorch itself has loaded.
+def openmp() -> ctypes.CDLL | None:
+    """What finds the functions of the OpenMP runtime that PyTorch itself has loaded.
 
     Its threads do our work too: a second pool would spin against it on the same cores. A symbol
     is looked up in a library and in what it was linked with, so this finds PyTorch's own runtime,
@@ -180,13 +183,11 @@ def _torch_openmp() -> tuple[int | None, int | None]:
     """
     folder = Path(torch.__file__).parent / "lib"
     for path in sorted(folder.glob("libtorch_cpu.*")):
-        try:
+        with contextlib.suppress(OSError):
             found = ctypes.CDLL(str(path))
-            entries = (found.GOMP_parallel, found.omp_get_thread_num)
-            return ctypes.cast(entries[0], c_void_p).value, ctypes.cast(entries[1], c_void_p).value
-        except (OSError, AttributeError):
-            continue
-    return None, None
+            if hasattr(found, "GOMP_parallel") and hasattr(found, "omp_get_thread_num"):
+                return found
+    return None
 
 
 def instruction_set() -> str:
