@@ -74,9 +74,8 @@ def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, va
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(refused):
+    for settings, message in (
         ({"lr": "fast"}, "lr must be a number, not 'fast'"),
         ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
         ({"seed": None}, "seed must be a whole number, not None"),
@@ -88,12 +87,8 @@ def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, va
         ({"method": "dst", "options": {"tickets": "two"}}, "tickets must be a whole number"),
         ({"method": "dst", "options": {"exclude": "fc1"}}, "exclude must be a list, not 'fc1'"),
         ({"method": "dst", "options": {"rat": 1}}, "unknown option of dst 'rat': did you mean"),
-    ],
-)
-def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(
-    refused, settings, message
-):
-    refused(f"^{message}", lambda: Config(**settings).resolved(FASHION))
+    ):
+        refused(f"^{message}", lambda given=settings: Config(**given).resolved(FASHION))
 
 
 def test_what_only_some_settings_ask_for_may_be_left_out_but_each_is_documented():

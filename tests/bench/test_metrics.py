@@ -5,7 +5,6 @@ import pytest
 
 from freetickets.bench import metrics
 from freetickets.bench.timing import Ratio
-from freetickets.errors import FreeTicketsError
 
 
 @pytest.mark.parametrize(("name", "cases"), [("scores", 15), ("ood", 3)])
@@ -19,11 +18,10 @@ def test_each_metric_is_set_against_a_peer_and_all_against_all(tiny, name, cases
         assert whole.seconds[side] == pytest.approx(parts)
 
 
-def test_a_peer_that_finds_something_else_is_refused(tiny, monkeypatch):
+def test_a_peer_that_finds_something_else_is_refused(refused, tiny, monkeypatch):
     wrong = ("accuracy", lambda *_: 0.5, lambda *_: 0.50001, "nobody")
     monkeypatch.setattr(metrics, "_CASES", (wrong,))
-    with pytest.raises(FreeTicketsError, match="accuracy is not what it is by nobody"):
-        list(metrics.scores(tiny))
+    refused("accuracy is not what it is by nobody", list, metrics.scores(tiny))
 
 
 def test_without_its_package_a_peer_is_left_out_with_a_line(tiny, monkeypatch):

@@ -90,15 +90,13 @@ def test_without_winograds_way_no_network_takes_it(monkeypatch):
     ("name", "value", "words"),
     [("WINOGRAD", "no", "0 or 1, not 'no'"), ("COSTS", "mine", "shipped or measured, not 'mine'")],
 )
-def test_what_the_environment_may_not_say(monkeypatch, name, value, words):
+def test_what_the_environment_may_not_say(refused, monkeypatch, name, value, words):
     monkeypatch.setenv(f"FREETICKETS_{name}", value)
-    with pytest.raises(FreeTicketsError, match=f"must be {words}"):
-        basis()
+    refused(f"must be {words}", basis)
 
 
-def test_measured_costs_are_used_if_they_are_asked_for(cache, monkeypatch):
-    with pytest.raises(FreeTicketsError, match=r"nothing was measured.*freetickets bench choose"):
-        basis()
+def test_measured_costs_are_used_if_they_are_asked_for(refused, cache, monkeypatch):
+    refused(r"nothing was measured.*freetickets bench choose", basis)
     cheap = COSTS[instruction_set()]._replace(weight=(1e-6, 1e-6), visit=(0, 0), visit_of=(0, 0))
     choice.keep_measured("another", cheap._replace(layout=3.0))
     choice.keep_measured(instruction_set(), cheap)

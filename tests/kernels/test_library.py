@@ -40,18 +40,17 @@ def test_the_best_instruction_set_is_chosen_at_the_start():
         assert library.instruction_set() != "baseline"
 
 
-def test_lanes_follow_the_instruction_set_and_one_that_is_not_there_is_refused(other_kernels):
+def test_lanes_follow_the_instruction_set_and_an_absent_one_is_refused(refused, other_kernels):
     for name in ("baseline", library.instruction_set()):
         other_kernels(name)
         assert library.instruction_set() == name
         assert library.lanes() == library.native().ft_lanes()
         assert library.lanes() % 4 == 0
-    with pytest.raises(FreeTicketsError, match="no kernels for 'mmx'"):
-        library.select_instruction_set("mmx")
+    refused("no kernels for 'mmx'", library.select_instruction_set, "mmx")
     assert library.instruction_set() == name
 
 
-def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels():
+def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels(refused):
     """What only stands for a tensor once ended the process: ctypes asked it for more and more."""
     (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
     norm = library.NormStruct(1, 1, 8, 1, 1)
@@ -62,8 +61,7 @@ def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels():
         (fx.Proxy(stand_in), "take tensors, not a Proxy"),
     ):  # fmt: skip
         for tensors in ((wrong, torch.empty(8)), (torch.ones(8), wrong)):
-            with pytest.raises(FreeTicketsError, match=words):
-                library.call("ft_to_groups", norm, *tensors, 1)
+            refused(words, library.call, "ft_to_groups", norm, *tensors, 1)
 
 
 def test_a_tensor_is_made_ready_without_a_copy_where_it_is():

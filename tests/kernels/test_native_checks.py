@@ -278,7 +278,7 @@ def test_where_there_is_nothing_to_do_no_memory_is_needed(instructions):
         make(function, {"plan": plan, "size": plan.numel(), "nonzeros": 0, **none})
 
 
-def test_entries_of_another_instruction_set_are_refused(instructions):
+def test_entries_of_another_instruction_set_are_refused(refused, instructions):
     arguments = layer_arguments(GEOMETRY, MapsStruct(1, 16, 90, 90))
     call("ft_forward_fused", arguments)
     for other in VECTORS:
@@ -287,8 +287,7 @@ def test_entries_of_another_instruction_set_are_refused(instructions):
         except FreeTicketsError:
             continue
         if other != instructions:
-            with pytest.raises(FreeTicketsError, match="or for another instruction set"):
-                call("ft_forward_fused", arguments)
+            refused("or for another instruction set", call, "ft_forward_fused", arguments)
     library.select_instruction_set(instructions)
 
 
@@ -347,7 +346,7 @@ def test_the_oddest_layers_that_are_not_refused_are_pytorchs(instructions, error
     _check_layer(error, geometry, MapsStruct(1, vector(), *size))
 
 
-def test_the_largest_maps_layers_and_batches_are_not_refused():
+def test_the_largest_maps_layers_and_batches_are_not_refused(refused):
     """They pass the checks up to the last one: the plan, or the memory, that is missing."""
     lanes = library.lanes()
     change = {"layer": LayerStruct(1, 1, 1, 1, 1, 1, 0, 0), "nonzeros": 0, "plan": None}
@@ -356,14 +355,12 @@ def test_the_largest_maps_layers_and_batches_are_not_refused():
     ):  # fmt: skip
         for more, words in ((0, "there is no plan"), (1, "not have more than 2\\^30 floats")):
             maps = MapsStruct(1, lane, height, width + more)
-            with pytest.raises(FreeTicketsError, match=words):
-                make("ft_forward", change | {"maps": maps})
+            refused(words, make, "ft_forward", change | {"maps": maps})
     for numbers in ((1 << 24, 127, 1, 1, 1, 1, 0, 0), (1, 1, 64, 64, 8, 8, 1 << 30, 0)):
         with pytest.raises(FreeTicketsError, match="there is no memory for the plan"):
             make("ft_plan", {"layer": LayerStruct(*numbers), "nonzeros": 1, "plan": None})
     norm = NormStruct((1 << 31) - 1, 1, (1 << 31) - 1, 1 << 15, 1)
-    with pytest.raises(FreeTicketsError, match="there is no memory for maps"):
-        make("ft_to_groups", {"norm": norm, "x": None})
+    refused("there is no memory for maps", make, "ft_to_groups", {"norm": norm, "x": None})
 
 
 # ---- the checks against their own rules, written down once more

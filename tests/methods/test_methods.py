@@ -121,9 +121,8 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refuse
     refused("tickets must be at least 1", Own, tickets=0)
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
+def test_what_cannot_be_meant_is_refused(refused):
+    for make, words in (
         (lambda: ft.LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
         (lambda: ft.LTR(criterion="snip"), "leave criterion out"),
         (lambda: ft.SupTickets(structure="2:4"), "leave --structure out"),
@@ -131,7 +130,5 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refuse
         (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs must be positive"),
         (lambda: get_recipe("cifra"), "did you mean 'cifar'"),
         (lambda: get_method("esdt"), "did you mean 'edst'"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(refused, make, words):
-    refused(words, make)
+    ):
+        refused(words, make)

@@ -118,19 +118,16 @@ class Reshaping(nn.Sequential):
         return super().forward(x.view(-1, 4))
 
 
-@pytest.mark.parametrize(
-    ("network", "words"),
-    [
+def test_a_network_that_does_not_suit_is_told_why(refused):
+    for network, words in (
         (nn.Conv2d(3, 4, 1), "ends in a linear layer; Conv2d has none"),
         (nn.Sequential(nn.Conv2d(4, 4, 1, groups=2), nn.Linear(4, 2)), "grouped"),
         (Disordered(), "in the order in which they run"),
         (Reshaping(nn.Linear(4, 2)), "3 inputs side by side do not fit Reshaping"),
         (nn.Sequential(nn.Unflatten(1, (2, -1)), nn.Linear(2, 2)), r"\(N, classes\)"),
         (Whole(nn.Linear(4, 2)), "give prepare_on to a module of its own"),
-    ],
-)
-def test_a_network_that_does_not_suit_is_told_why(refused, network, words):
-    refused(words, lambda: MIMO(members=3).transform(network)(torch.randn(2, 4)))
+    ):
+        refused(words, lambda n=network: MIMO(members=3).transform(n)(torch.randn(2, 4)))
 
 
 def test_each_image_is_whitened_by_itself_with_the_same_filters():

@@ -54,16 +54,13 @@ def test_n_of_m_brings_its_own_sparsity(refused):
     refused("did you mean 'fan-in'", Static, structure="fan_in")
 
 
-@pytest.mark.parametrize(
-    ("method", "match"),
-    [
+def test_what_does_not_go_together_is_refused_before_any_training(refused):
+    for method, match in (
         (LTR(structure="fan-in"), "'fan-in' does not go with gradual pruning"),
         (DST(structure="2:4", explorer="gmp"), "'2:4' does not go with gradual pruning"),
         (DST(structure="2:4", explorer="snfs"), "'2:4' does not go with redistribute='momentum'"),
         (DST(structure="2:4", explorer="top-kast"), "'2:4' does not go with reserve=0.1"),
         (DST(structure="2:4", explorer="dsr"), "'2:4' does not go with prune_scope='threshold'"),
         (EDST(explorer="srigl", criterion="snip"), "'fan-in' starts from a random topology"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_before_any_training(refused, method, match):
-    refused(match, method.plan, CIFAR)
+    ):
+        refused(match, method.plan, CIFAR)

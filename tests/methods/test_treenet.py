@@ -133,19 +133,16 @@ class Deciding(nn.Sequential):
 LAYERS = (nn.Linear(4, 4), nn.Linear(4, 4))
 
 
-@pytest.mark.parametrize(
-    ("network", "shared", "words"),
-    [
+def test_a_network_that_does_not_suit_is_told_why(refused):
+    for network, shared, words in (
         (nn.Linear(4, 2), None, "Linear can't be cut in stages"),
         (Deciding(*LAYERS), None, "can't find the stages of Deciding"),
         (Asking(*LAYERS), 1, "Asking, whose forward depends on self.training"),
         (nn.Sequential(*LAYERS), 2, "Sequential has 2 stages, of which 0 to 1 can be shared"),
-    ],
-)
-def test_a_network_that_does_not_suit_is_told_why(refused, network, shared, words):
-    refused(words, TreeNet(shared=shared).transform, network)
-    # Separate networks need no stages.
-    assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
+    ):
+        refused(words, TreeNet(shared=shared).transform, network)
+        # Separate networks need no stages.
+        assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
 
 
 def test_separate_networks_are_as_many_runs():

@@ -29,9 +29,8 @@ def test_a_misspelt_name_is_answered_with_the_right_one(refused, name, meant):
     refused(f"did you mean '{meant}'", check_name, name)
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
+def test_a_strange_name_says_what_to_type(refused):
+    for name, advice in (
         *[(name, r"wrn-D-K.*package\.module:function") for name in ("", "vgg", "vgg-16", "-")],
         ("wrn-27-10", r"6n \+ 4, not 27: the nearest is 28"),
         ("wrn-4-10", "the nearest is 10"),
@@ -45,7 +44,5 @@ def test_a_misspelt_name_is_answered_with_the_right_one(refused, name, meant):
         ("mlp-300-0", "at least 1"),
         ("cnn-1-2", "write it as cnn-W"),
         *[(name, "package.module:function") for name in ("nets.py:", "dir/nets:build", "a:b:c")],
-    ],
-)
-def test_a_strange_name_says_what_to_type(refused, name, advice):
-    refused(advice, check_name, name)
+    ):
+        refused(advice, check_name, name)

@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.errors import FreeTicketsError
 from freetickets.models import create_model
 from freetickets.sparsity import DISTRIBUTIONS, allocate, er, erk, select_weights, uniform
 from freetickets.sparsity.distribution import matches
@@ -103,15 +102,13 @@ def test_patterns_fit_weights_or_modules_as_a_whole():
 
 
 @pytest.mark.parametrize("sparsity", [1.0, 1.5, -0.1, math.nan, math.inf])
-def test_a_sparsity_outside_0_to_1_is_refused(sparsity):
+def test_a_sparsity_outside_0_to_1_is_refused(refused, sparsity):
     for given_as in (sparsity, {"a": sparsity}):
-        with pytest.raises(FreeTicketsError, match="at least 0 and below 1"):
-            allocate({"a": (10, 10)}, given_as)
+        refused("at least 0 and below 1", allocate, {"a": (10, 10)}, given_as)
 
 
-@pytest.mark.parametrize(
-    ("shapes", "sparsity", "distribution", "message"),
-    [
+def test_what_cannot_be_is_refused_by_name(refused):
+    for shapes, sparsity, distribution, message in (
         ({"a": (2, 2), "b": (99, 99)}, 0.9, "uniform", "leaves layer 'a' without a single weight"),
         ({"a.weight": (9, 9)}, {"a.wieght": 0.5}, "erk", r"'a\.wieght'.*did you mean 'a\.weight'"),
         ({"a": (9, 9)}, 0.5, "erkk", "unknown distribution 'erkk': did you mean 'erk'"),
@@ -120,11 +117,8 @@ def test_a_sparsity_outside_0_to_1_is_refused(sparsity):
             ({"a": (9, 9)}, 0.5, lambda *_, densities=densities: densities, "layer 'a' density")
             for densities in ({}, {"a": 1.2}, {"a": -0.5}, {"a": math.nan})
         ),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(shapes, sparsity, distribution, message):
-    with pytest.raises(FreeTicketsError, match=message):
-        allocate(shapes, sparsity, distribution)
+    ):
+        refused(message, allocate, shapes, sparsity, distribution)
 
 
 # ---- properties

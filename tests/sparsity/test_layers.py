@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import UnknownNameError
 from freetickets.sparsity import Sparsifier, select_weights
 
 from .training import Run, mlp
@@ -79,17 +79,15 @@ def test_what_can_be_sparse_is_found_once_in_the_networks_own_order(model, embed
     assert names(model, embeddings=embeddings) == expected
 
 
-def test_an_embedding_with_sparse_gradients_is_refused():
+def test_an_embedding_with_sparse_gradients_is_refused(refused):
     network = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2))
     assert names(network) == ["1.weight"]
-    with pytest.raises(FreeTicketsError, match=r"'0\.weight' has sparse gradients"):
-        names(network, embeddings=True)
+    refused(r"'0\.weight' has sparse gradients", names, network, embeddings=True)
 
 
-def test_lazy_layers_are_refused_until_they_have_a_shape():
+def test_lazy_layers_are_refused_until_they_have_a_shape(refused):
     network = nn.Sequential(nn.LazyLinear(4), nn.LazyConv1d(2, 1))
-    with pytest.raises(FreeTicketsError, match=r"'0\.weight' has no shape yet: run one batch"):
-        names(network)
+    refused(r"'0\.weight' has no shape yet: run one batch", names, network)
     network(torch.zeros(3, 5, 7))
     assert names(network) == ["0.weight", "1.weight"]
 
@@ -125,10 +123,9 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 # ---- what goes wrong silently in other libraries is refused here, or just works
 
 
-def test_a_second_sparsifier_of_the_same_weights_is_refused_until_the_first_lets_go(backend):
+def test_a_second_sparsifier_of_the_same_weights_waits_for_the_first_to_let_go(refused, backend):
     run = Run(sparsity=0.5, backend=backend)
-    with pytest.raises(FreeTicketsError, match=r"another sparsifier holds '0\.weight'"):
-        run.sparsify(0.5, backend=backend)
+    refused(r"another sparsifier holds '0\.weight'", run.sparsify, 0.5, backend=backend)
     run.sparsifier.detach()
     run.sparsify(0.5, backend=backend, topology="given")
 
@@ -149,16 +146,14 @@ def pruned(layer):
 
 
 @pytest.mark.parametrize("compute", [parametrizations.weight_norm, weight_normed, pruned])
-def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(compute):
+def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works(refused, compute):
     model = nn.Sequential(compute(nn.Linear(4, 4)), nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(FreeTicketsError, match=r"or leave it dense with exclude=\['0\.weight'\]"):
-        Sparsifier(model, optimizer)
+    refused(r"or leave it dense with exclude=\['0\.weight'\]", Sparsifier, model, optimizer)
     sparsifier = Sparsifier(model, optimizer, exclude=["0.weight"])
     assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
 
 
-def test_an_optimizer_that_is_none_is_refused():
+def test_an_optimizer_that_is_none_is_refused(refused):
     model = mlp()
-    with pytest.raises(FreeTicketsError, match=r"a Sequential is not a torch\.optim optimizer"):
-        Sparsifier(model, model)
+    refused(r"a Sequential is not a torch\.optim optimizer", Sparsifier, model, model)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from freetickets.errors import FreeTicketsError, UnknownNameError
+from freetickets.errors import UnknownNameError
 from freetickets.sparsity import CRITERIA, SCORES, SPARSE_METHODS, allocate, sparse_method
 from freetickets.sparsity.named import CRITERION_NAMES, SCORE_NAMES
 
@@ -114,11 +114,10 @@ def test_top_kast_is_its_algorithm():
     assert all(len(different) > 3 for different in seen.values())
 
 
-def test_options_are_checked_and_overrides_win():
+def test_options_are_checked_and_overrides_win(refused):
     with pytest.raises(UnknownNameError, match=r"unknown sparse method .* did you mean 'rigl'"):
         sparse_method("riggl")
-    with pytest.raises(FreeTicketsError, match="steps must be at least 1"):
-        sparse_method("set").options(0.8, 0)
+    refused("steps must be at least 1", sparse_method("set").options, 0.8, 0)
     assert prepared("gmp", pruning=None).sparsifier.topology == {}
     options = sparse_method("rigl").options(0.8, 1000)
     assert [step for step in range(1, 1200) if options["exploration"](step)][-1] == 990

@@ -301,9 +301,8 @@ NET = Net()
 ZEROS, SIX = torch.zeros(4, 2), torch.zeros(4, 6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_can_not_be_trained_is_one_line(refused, features):
+    for change, message in (
         ({"model": 3}, "model must be a name"),
         ({"model": [NET]}, "model must be a name"),
         ({"model": "mpl-8"}, "did you mean 'mlp-8'"),
@@ -319,7 +318,5 @@ ZEROS, SIX = torch.zeros(4, 2), torch.zeros(4, 6)
         ({"batchsize": 3}, "did you mean 'batch_size'"),
         ({"dataset": "x"}, "unknown setting"),
         ({"options": "x"}, "unknown setting"),
-    ],
-)
-def test_what_can_not_be_trained_is_one_line(refused, features, change, message):
-    refused(message, DST.fit, **{"model": "mlp-8", "train_data": features, **SMALL, **change})
+    ):
+        refused(message, DST.fit, **{"model": "mlp-8", "train_data": features, **SMALL, **change})
