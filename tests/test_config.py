@@ -91,12 +91,19 @@ def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(r
         refused(f"^{message}", lambda given=settings: Config(**given).resolved(FASHION))
 
 
-def test_what_only_some_settings_ask_for_may_be_left_out_but_each_is_documented():
+def test_settings_that_only_some_ask_for_may_be_left_out_also_of_older_runs():
     assert Config(method="dst", options={"interval": None}).make_method() == DST()
     without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
     assert without.nesterov  # which only SGD asks for
     for kind in (Config, *METHODS.values()):
         assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
+    config = Config(recipe="small").resolved(FASHION)
+    older = asdict(config)
+    for name in ("nesterov", "lr_factors"):
+        assert older.pop(name) is None
+    older["options"].pop("refinement_height")
+    assert Config(**older).differences(config) == []
+    assert Config(**older).identity == config.identity == "01dbc20795dae148"
 
 
 @pytest.mark.parametrize(
@@ -112,13 +119,3 @@ def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(dataset, aug
     assert Config(recipe="fast").resolved(features).augmentation == "none"
     own = Config(recipe="fast", augmentation="pad-crop-flip", nesterov=False).resolved(spec)
     assert (own.augmentation, own.nesterov) == ("pad-crop-flip", False)
-
-
-def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same():
-    config = Config(recipe="small").resolved(FASHION)
-    older = asdict(config)
-    for name in ("nesterov", "lr_factors"):
-        assert older.pop(name) is None
-    older["options"].pop("refinement_height")
-    assert Config(**older).differences(config) == []
-    assert Config(**older).identity == config.identity == "01dbc20795dae148"

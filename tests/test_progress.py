@@ -5,7 +5,7 @@ from rich.console import Console
 from freetickets.progress import WorkProgress
 
 
-def test_a_log_gets_one_line_for_each_set(capsys):
+def test_a_log_gets_one_line_for_each_set_and_a_quiet_one_only_warnings(capsys):
     progress = WorkProgress()
     with progress.over(400):
         for name in ("first", "second"):
@@ -17,6 +17,12 @@ def test_a_log_gets_one_line_for_each_set(capsys):
     assert second.startswith("[100%] second")
     assert "samples/s" in first
     assert second.endswith("0:00 left")
+    progress = WorkProgress(quiet=True)
+    with progress.over(1):
+        progress.advance(1)
+        progress.end("first")
+        progress.warn("old.npz is left out")
+    assert capsys.readouterr().err == "warning: old.npz is left out\n"
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(capsys):
@@ -32,12 +38,3 @@ def test_a_terminal_gets_a_bar_that_goes_away(capsys):
     assert "100/200 samples" in screen.getvalue()
     assert progress._bar is None
     assert capsys.readouterr().err == ""
-
-
-def test_quiet_leaves_warnings(capsys):
-    progress = WorkProgress(quiet=True)
-    with progress.over(1):
-        progress.advance(1)
-        progress.end("first")
-        progress.warn("old.npz is left out")
-    assert capsys.readouterr().err == "warning: old.npz is left out\n"

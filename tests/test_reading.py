@@ -33,7 +33,7 @@ class Whole:
             raise ValueError("share is above 1")
 
 
-def test_plain_values_become_data_classes(refused):
+def test_plain_values_become_data_classes_of_the_fields_that_are_there(refused):
     values = {"share": 1, "parts": {"a": {"name": "x", "sizes": [1, 2]}}, "pair": [3, "y"]}
     whole = read(Whole, values)
     assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
@@ -43,6 +43,10 @@ def test_plain_values_become_data_classes(refused):
     for value in (None, "text", [["share", 1]]):
         refused(r"^it must be a map, not", read, Whole, value)
         refused("settings must be a map", read_fields, Whole, value, "settings")
+    for kind in (Whole, {"best": Natural | None, "share": float}):
+        assert read_fields(kind, {"best": 2}) == {"best": 2}
+        with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
+            read_fields(kind, {"bset": 2}, noun="option of edst")
 
 
 def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused):
@@ -102,13 +106,6 @@ def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     assert read(Whole, later, allow=Allow.UNKNOWN).parts["a"] == Part("x")
     left = {"share": 0.5, "parts": later["parts"]}
     refused(r"unknown key of parts\.a 'colour'", read, Whole, left, allow=Allow.NULLS)
-
-
-def test_only_the_fields_that_are_there_are_read():
-    for kind in (Whole, {"best": Natural | None, "share": float}):
-        assert read_fields(kind, {"best": 2}) == {"best": 2}
-        with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
-            read_fields(kind, {"bset": 2}, noun="option of edst")
 
 
 def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_called_so():

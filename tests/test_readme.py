@@ -83,14 +83,11 @@ def test_the_costs_are_what_plan_prints(cli):
         assert ledger["runs"] == int(runs)
 
 
-def test_the_verdicts_are_those_of_the_results():
+def test_the_verdicts_are_those_of_the_results_and_links_lead_to_files():
     results = (ROOT / "docs" / "results.md").read_text()
     (told,) = re.findall(r"Of (\d+) checks.*?support (\d+) and contradict (\d+)", TEXT, re.DOTALL)
     found = re.findall(r"Of (\d+) checks: (\d+) supported, \d+ undecided, (\d+) contra", results)
     assert found == [told]
-
-
-def test_links_lead_to_files():
     for page in ("README.md", "CONTRIBUTING.md", "docs/README.md", "docs/loops.md"):
         path = ROOT / page
         for link in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", path.read_text()):

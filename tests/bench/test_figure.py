@@ -14,15 +14,12 @@ POINTS = [
 ]
 
 
-def test_curves_are_in_order_of_their_sparsity():
+def test_the_figure_names_its_curves_in_order_of_sparsity_and_both_dense_networks():
     assert curves(POINTS) == {
         ONE_DENSE: [(0.0, 0.4)],
         "ERK": [(0.8, 0.58), (0.9, 0.44)],
         "uniform": [(0.8, 0.33)],
     }
-
-
-def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
     pytest.importorskip("matplotlib")
     svg = draw_costs(POINTS, "a CPU", ".svg")
     ElementTree.fromstring(svg)

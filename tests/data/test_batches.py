@@ -174,7 +174,7 @@ def photos(image_tree):
     return split
 
 
-def test_decoding_does_not_depend_on_workers_start_or_ranks_nor_mixes_labels(photos):
+def test_decoding_is_the_same_in_workers_and_ranks_and_a_bad_photo_one_line(photos, refused):
     options = {"augmentation": "imagenet", "seed": 3}
     state = torch.get_rng_state()
     alone = list(Batches(photos, 4, **options).epoch(2))
@@ -186,9 +186,6 @@ def test_decoding_does_not_depend_on_workers_start_or_ranks_nor_mixes_labels(pho
     assert torch.equal(torch.get_rng_state(), state)
     for x, y in alone:
         assert torch.equal((x[:, 0].amax((1, 2)) * 255).round().long(), y * 100)
-
-
-def test_a_bad_photo_is_one_line_from_a_worker_too(refused, photos):
     photos.paths[3].write_bytes(b"no image")
     for workers in (0, 1):
         epoch = Batches(photos, 4, shuffle=False, workers=workers).epoch(0)

@@ -82,9 +82,7 @@ def published(fake, server, tmp_path, monkeypatch):
     return source
 
 
-def test_a_missing_data_set_is_downloaded_once_and_no_more_unpacked(
-    published, tmp_path, monkeypatch
-):
+def test_a_missing_data_set_is_downloaded_and_unpacked_once(published, tmp_path, monkeypatch):
     root = tmp_path / "root"
     first = load("cifar10", "test", root)
     monkeypatch.setenv("FREETICKETS_MIRROR", "http://127.0.0.1:9")

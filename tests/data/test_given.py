@@ -71,7 +71,7 @@ def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refuse
         refused(message, predicted, x, (2,))
 
 
-def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):
+def test_integers_are_token_ids_or_the_numbers_of_a_table_also_of_a_dataset(refused):
     tokens = np.arange(8, dtype=np.int32).reshape(4, 2)
     spec, load = loading.training_data((tokens, [0, 1, 0, 1]))
     assert spec.integers
@@ -81,6 +81,13 @@ def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):
     refused("was trained on integers: give integers", predicted, tokens / 2, (2,), integers=True)
     for cube in (tokens.reshape(4, 2, 1), tokens.reshape(4, 1, 2)):
         refused("x is integers of shape", predicted, cube, cube.shape[1:])
+    tokens = Computed(4, lambda index: ([index, index + 1], index % 2 == 0))
+    spec, load = loading.training_data(tokens)
+    assert (spec.integers, spec.classes) == (True, ("False", "True"))
+    assert loading.take_as_numbers(load()).dtype == torch.float32
+    for integers, dtype in ((True, torch.int64), (False, torch.float32)):
+        (found,) = loading.unlabelled(tokens, (2,), integers, at_once=9)
+        assert found.dtype == dtype
 
 
 class Computed(Dataset):
@@ -99,16 +106,6 @@ class Computed(Dataset):
 def given(*samples):
     """A dataset that gives what it is told to."""
     return Computed(len(samples), samples.__getitem__)
-
-
-def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array():
-    tokens = Computed(4, lambda index: ([index, index + 1], index % 2 == 0))
-    spec, load = loading.training_data(tokens)
-    assert (spec.integers, spec.classes) == (True, ("False", "True"))
-    assert loading.take_as_numbers(load()).dtype == torch.float32
-    for integers, dtype in ((True, torch.int64), (False, torch.float32)):
-        (found,) = loading.unlabelled(tokens, (2,), integers, at_once=9)
-        assert found.dtype == dtype
 
 
 def test_only_a_part_of_an_array_is_held_when_it_is_predicted(refused, tmp_path):
@@ -168,7 +165,7 @@ def test_the_page_about_data_prints_what_it_says():
 # ---- validation
 
 
-def test_validation_data_has_the_classes_of_the_training_data(refused):
+def test_arrays_folders_and_files_validate_by_the_training_classes(refused, image_tree, tmp_path):
     spec, _ = loading.training_data((np.zeros((4, 2)), ["b", "a", "c", "a"]))
     name, load = loading.validation_data((np.ones((2, 2)), ["c", "a"]), spec)
     assert name.startswith("arrays-")
@@ -176,9 +173,6 @@ def test_validation_data_has_the_classes_of_the_training_data(refused):
     words = "label 'z', which is not a class of the training"
     refused(words, loading.validation_data, (np.ones((2, 2)), ["c", "z"]), spec)
     refused(r"^validation_data must be", loading.validation_data, 7, spec)
-
-
-def test_a_folder_of_classes_is_validation_data(refused, image_tree):
     folder = image_tree(classes=("cat", "cow", "dog"), count=1)
     spec = get_spec(folder)
     (folder / "val" / "cow" / "0.png").unlink()
@@ -189,9 +183,6 @@ def test_a_folder_of_classes_is_validation_data(refused, image_tree):
     (folder / "val" / "hen").mkdir()
     words = "hen: there is no such class in the training data"
     refused(words, loading.load_validation, folder / "val", spec)
-
-
-def test_an_npz_of_x_and_y_is_validation_data(refused, tmp_path):
     spec = get_spec("fashion-mini")
     images = np.zeros((3, 28, 28), np.uint8)
     np.savez(tmp_path / "v.npz", x=images, y=np.array([0, 9, 1]))

@@ -36,15 +36,12 @@ def test_the_order_is_that_of_the_list(tmp_path):
     assert read_images(tmp_path, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
 
 
-def test_another_size_is_refused_unless_resizing_is_asked_for(refused, tmp_path):
+def test_images_of_another_size_are_refused_unless_resized(refused, tmp_path, picture):
     Image.new("RGB", (20, 30), "red").save(tmp_path / "big.png")
     refused(r"big\.png is 20 x 30 .* 6 x 8: .*--resize", read_images, tmp_path / "big.png", SHAPE)
     resized = read_images(tmp_path / "big.png", SHAPE, resize=True)
     assert resized.shape == (1, *SHAPE)
     assert resized[0, :, 0, 0].tolist() == [255, 0, 0]
-
-
-def test_arrays_of_another_size_are_resized_as_files_are(refused, tmp_path, picture):
     path, _ = picture
     pixels = np.asarray(Image.open(path))
     np.save(tmp_path / "a.npy", pixels[None])

@@ -12,26 +12,12 @@ from freetickets.errors import FreeTicketsError
 LABELS = np.arange(4)
 
 
-def test_arrays_takes_numpy_and_torch_alike_and_brings_images_into_one_layout(rng):
+def test_arrays_takes_numpy_and_torch_alike_and_says_what_is_wrong(rng, refused):
     x = rng.integers(0, 256, (4, 3, 8, 9), dtype=np.uint8)
     expected = torch.from_numpy(x)
     for given_x in (x, expected, x.transpose(0, 2, 3, 1)):
         assert torch.equal(arrays(given_x, LABELS).inputs, expected)
     assert torch.equal(arrays(x[:, 0], torch.from_numpy(LABELS)).inputs, expected[:, :1])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
-def test_arrays_makes_float32_of_any_float(dtype):
-    split = arrays(np.arange(8).reshape(4, 2).astype(dtype), LABELS.astype(np.uint8))
-    assert split.inputs.dtype == torch.float32
-    assert split.inputs.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert split.labels.dtype == torch.int64
-    x = np.zeros((4, 2), np.float32)
-    x.setflags(write=False)
-    assert len(arrays(x[::-1], LABELS)) == 4
-
-
-def test_arrays_says_what_is_wrong(refused):
     for x, y, message in (
         (np.full((4, 2), np.nan), LABELS, "not finite"),
         (np.full((4, 2), 1e300), LABELS, "not finite"),
@@ -46,6 +32,17 @@ def test_arrays_says_what_is_wrong(refused):
         ([[1.0], [1.0, 2.0]], LABELS, "x is not an array"),
     ):
         refused(message, arrays, x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
+def test_arrays_makes_float32_of_any_float(dtype):
+    split = arrays(np.arange(8).reshape(4, 2).astype(dtype), LABELS.astype(np.uint8))
+    assert split.inputs.dtype == torch.float32
+    assert split.inputs.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert split.labels.dtype == torch.int64
+    x = np.zeros((4, 2), np.float32)
+    x.setflags(write=False)
+    assert len(arrays(x[::-1], LABELS)) == 4
 
 
 def test_both_kinds_of_split_give_subsets_in_the_asked_order():

@@ -98,7 +98,7 @@ def test_pixels_stay_within_epsilon_and_within_black_and_white(smooth, epsilon, 
     assert (epsilon == 0) == torch.equal(changed, x)
 
 
-def test_an_attack_leaves_no_trace_in_the_model(smooth):
+def test_an_attack_leaves_no_trace_and_sees_norms_in_evaluation_mode(smooth):
     smooth.train()
     smooth.norm.eval()  # each module has a mode of its own
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
@@ -110,9 +110,6 @@ def test_an_attack_leaves_no_trace_in_the_model(smooth):
     assert all(torch.equal(value, before[name]) for name, value in smooth.state_dict().items())
     assert all(parameter.grad is None for parameter in smooth.parameters())
     assert (smooth.training, smooth.conv.training, smooth.norm.training) == (True, True, False)
-
-
-def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(smooth):
     x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
     options = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
     whole = perturb(smooth.train(), x, y, **options)

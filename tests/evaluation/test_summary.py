@@ -95,7 +95,7 @@ def test_shift_scores_are_those_of_each_severity_and_their_means(toy, invent):
     assert found["means"]["given"]["ece_pooled"] == pytest.approx(expected)
 
 
-def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, invent):
+def test_only_complete_sets_of_the_same_samples_and_sources_are_averaged(toy, invent, refused):
     folder, _ = toy
     for name in metrics.CORRUPTION_SETS["common15"]:
         invent(3, count=10, **SHIFT).save(folder / "predictions" / "toy-c" / f"{name}.npz")
@@ -105,9 +105,6 @@ def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, inve
     means = summarise(folder)["shift"]["toy-c"]["means"]
     assert set(means) == {"common15", "given"}
     assert means["given"] != means["common15"]
-
-
-def test_types_of_different_samples_or_sources_are_not_averaged(refused, toy, invent):
     folder, _ = toy
     for name, count, source in (("fog", 10, "folder"), ("snow", 15, "generated")):
         told = {**SHIFT, "source": source, "samples": count // 5}
@@ -118,9 +115,7 @@ def test_types_of_different_samples_or_sources_are_not_averaged(refused, toy, in
     assert len(said) == 1
 
 
-def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
-    refused, toy, invent
-):
+def test_attacks_are_scored_by_source_and_target_beside_the_clean_accuracy(refused, toy, invent):
     folder, test = toy
     info = {"kind": "attack", "epsilon": 8 / 255, "steps": 1, "parts": ["1", "2", "3"]}
     attacked = invent(5, count=60, labels=np.tile(test.labels[:20], 3), **info)

@@ -127,7 +127,7 @@ def test_few_checkpoints_are_laid_out_by_principal_components(count):
         assert path.points.tolist() == [[0, 0]]
 
 
-def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
+def test_neither_standing_still_nor_a_ruled_out_class_is_an_obstacle_but_other_samples_are(refused):
     (path,) = embed({"run": walk(1) * 6}).paths["run"]
     assert np.ptp(path.points, axis=0).tolist() == [0, 0]
     points = walk(5)
@@ -135,9 +135,6 @@ def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
         point.log_probs[:, 2] = -np.inf
     (path,) = embed({"run": points}).paths["run"]
     assert np.isfinite(path.points).all()
-
-
-def test_trajectories_of_other_samples_are_refused(refused):
     refused("of a and b are of other samples", embed, {"a": walk(3), "b": walk(3, samples=21)})
     refused("no checkpoint", embed, {})
 

@@ -24,9 +24,7 @@ def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
 
 
 @pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
-def test_a_real_full_disk_does_the_same(
-    child, command, assert_whole, assert_goes_on, mounted, file
-):
+def test_a_real_full_disk_does_as_much(child, command, assert_whole, assert_goes_on, mounted, file):
     disk = mounted("size=2m")
     fault = partial(fault_child.full_disk, file, str(disk / "filler"))
     answer = child(*command(), "-o", disk / "run", faults=(fault,))

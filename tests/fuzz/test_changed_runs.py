@@ -70,14 +70,12 @@ def test_a_checkpoint_from_before_there_were_digests_is_resumed(cli, root):
     assert train(cli, root).code == 0
 
 
-def test_the_digest_of_data_sees_every_value_and_their_order(images_npz):
+def test_data_are_told_apart_by_values_and_order_photos_by_name_and_label(images_npz, tmp_path):
     split = load(images_npz, "train")
     turned = split.subset(torch.arange(len(split)).flip(0))
     assert digest_split(split) == digest_split(load(images_npz, "train"))
     assert digest_split(split) != digest_split(turned)
 
-
-def test_photos_are_told_apart_by_name_size_and_label(tmp_path):
     def digest(root, labels, width=8):
         (root / "cat").mkdir(parents=True, exist_ok=True)
         paths = tuple(root / "cat" / f"{n}.bmp" for n in (1, 2))

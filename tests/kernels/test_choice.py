@@ -44,19 +44,13 @@ def test_nearly_dense_layers_take_winograds_way_and_others_skip_zeros(instructio
         assert ways(work(channels, size, density)) == way
 
 
-def test_where_winograds_way_does_not_exist_dense_layers_may_be_pytorchs():
+def test_winograds_way_is_for_many_samples_and_linear_layers_skip_zeros_unless_few():
     strided = work(640, 8, 1.0, stride=(2, 2))
     assert ways(strided) == ops.ALL
     assert ways(strided._replace(nonzeros=strided.nonzeros // 10)) == 0
-
-
-def test_few_samples_have_no_winograds_way():
     assert predicting_way(work(160, 32, 1.0, 2), rows=True)[0] == ops.FORWARD
     assert predicting_way(work(160, 32, 1.0, 16), rows=False)[0] == ops.FORWARD << ops.WINOGRAD
     assert predicting_way(work(160, 32, 0.1, 2), rows=True)[0] == 0
-
-
-def test_linear_layers_skip_zeros_unless_there_are_few():
     costs = basis().costs
     assert choice.linear_ways(512, 512, 512 * 512 // 5, 128, costs) == 0
     assert choice.linear_ways(512, 512, 512 * 512, 128, costs) == ops.ALL

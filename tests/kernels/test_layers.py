@@ -109,9 +109,7 @@ def test_it_computes_what_the_masked_one_does(either, error, noted):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_another_precision_is_refused_as_by_a_dense_layer_until_it_is_converted(
-    either, dtype, error
-):
+def test_another_precision_is_refused_as_by_a_dense_layer_until_converted(either, dtype, error):
     x = either.x.to(dtype)
     for layer in either:
         with pytest.raises(RuntimeError, match=r"same|expected scalar type"):
@@ -253,7 +251,15 @@ def test_a_state_dict_is_that_of_the_dense_layer_and_one_of_the_same_topology_is
     sparse(either.x)
 
 
-def test_a_state_dict_of_another_topology_waits_for_that_topology(refused, compressed, error):
+def test_a_state_dict_waits_for_its_topology_and_of_other_shapes_is_refused(
+    compressed, refused, error
+):
+    state = compressed.sparse.state_dict()
+    with pytest.raises(RuntimeError, match=r"Missing key.*values"):
+        compressed.sparse.load_state_dict({"weight": torch.zeros(3, 3)}, strict=True)
+    del state["weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key"):
+        compressed.sparse.load_state_dict(state)
     dense, sparse = compressed
     mask = compressed.other_mask()
     state = {**dense.state_dict(), "weight": torch.randn(mask.shape) * mask}
@@ -263,15 +269,6 @@ def test_a_state_dict_of_another_topology_waits_for_that_topology(refused, compr
     assert torch.equal(sparse.weight, state["weight"])
     dense.load_state_dict(state)
     assert error(sparse(compressed.x), dense(compressed.x)) < 1e-5
-
-
-def test_a_state_dict_of_other_shapes_is_refused(compressed):
-    state = compressed.sparse.state_dict()
-    with pytest.raises(RuntimeError, match=r"Missing key.*values"):
-        compressed.sparse.load_state_dict({"weight": torch.zeros(3, 3)}, strict=True)
-    del state["weight"]
-    with pytest.raises(RuntimeError, match=r"Missing key"):
-        compressed.sparse.load_state_dict(state)
 
 
 def test_a_new_topology_keeps_the_weights_that_stay(refused, compressed):

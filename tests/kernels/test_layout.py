@@ -284,9 +284,7 @@ def test_a_dense_network_that_gains_nothing_is_left_alone():
 
 
 @pytest.mark.parametrize("backend", ["sparse", "auto"])
-def test_relu_behind_a_linear_layer_is_part_of_it_unless_somebody_watches(
-    monkeypatch, error, backend
-):
+def test_relu_behind_a_linear_layer_is_part_of_it_unless_watched(monkeypatch, error, backend):
     """Growth watches too: it looks at the gradient in front of ReLU."""
     fused = []
     real = linear.linear_layer

@@ -34,13 +34,10 @@ def test_kernels_that_are_missing_or_of_another_version_are_one_line(monkeypatch
     assert "\n" not in str(caught.value)
 
 
-def test_the_best_instruction_set_is_chosen_at_the_start():
+def test_the_best_instruction_set_gives_the_lanes_and_others_are_refused(refused, other_kernels):
     assert library.instruction_set() in ("baseline", "avx2", "avx512")
     if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
         assert library.instruction_set() != "baseline"
-
-
-def test_lanes_follow_the_instruction_set_and_an_absent_one_is_refused(refused, other_kernels):
     for name in ("baseline", library.instruction_set()):
         other_kernels(name)
         assert library.instruction_set() == name
@@ -64,7 +61,7 @@ def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels(refused):
             refused(words, library.call, "ft_to_groups", norm, *tensors, 1)
 
 
-def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
+def test_new_memory_is_aligned_and_a_tensor_is_made_ready_without_a_copy():
     x = torch.arange(64.0).view(8, 8)
     assert library.ready(x) is x
     for odd in (x.t(), x.flatten()[1:], x[:, 3:5]):
@@ -72,9 +69,6 @@ def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
         assert torch.equal(found, odd)
         assert found.is_contiguous()
         assert found.data_ptr() % 64 == 0
-
-
-def test_new_memory_is_aligned_whatever_its_size():
     for shape in [(0,), (1,), (3, 5), (1 << 20, 2), (1, 2, 3, 1 << 9, 1 << 9, 1)]:
         found = library.empty(*shape)
         assert (found.shape, found.dtype) == (shape, torch.float32)

@@ -47,9 +47,7 @@ def test_a_stopped_serial_run_goes_on_in_parts(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_killed_at_any_write_ends_the_same(
-    cli, command, finished, assert_same, tmp_path, monkeypatch
-):
+def test_killed_at_any_write_ends_alike(cli, command, finished, assert_same, tmp_path, monkeypatch):
     expected, run, replace = finished("dst"), tmp_path / "run", os.replace
     for number in range(1, 200, 3):
         count = itertools.count(1)
@@ -68,9 +66,7 @@ def test_killed_at_any_write_ends_the_same(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_other_settings_are_refused_while_parts_are_there(
-    cli, one_line, command, tmp_path, at_step
-):
+def test_other_settings_are_refused_beside_parts(cli, one_line, command, tmp_path, at_step):
     at_step(5, interrupt)
     assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
     assert (tmp_path / "parts").exists()
@@ -119,9 +115,7 @@ def test_mistakes_are_one_line(cli, one_line, what, flags, words):
         ("reproduce all --scale smoke", "start it without torchrun"),
     ],
 )
-def test_torchrun_and_side_by_side_exclude_each_other(
-    cli, one_line, monkeypatch, tmp_path, arguments, says
-):
+def test_torchrun_excludes_side_by_side(cli, one_line, monkeypatch, tmp_path, arguments, says):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
     assert says in one_line(cli(*arguments.split(), "--output", tmp_path / "run"))
     assert not (tmp_path / "run").exists()

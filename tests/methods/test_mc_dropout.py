@@ -43,7 +43,7 @@ def test_norms_stay_in_evaluation_even_if_the_network_is_training():
     assert (logits.shape, targets is labels) == ((8, 2), True)
 
 
-def test_one_pass_is_one_member_and_the_networks_own_rates_win():
+def test_a_networks_own_rates_win_and_without_any_each_layer_but_the_first_gets_one():
     network = MCDropout(passes=1).transform(create_model("mlp-8", (4,), 3))
     assert network(torch.randn(2, 4)).shape == (1, 2, 3)
     assert (network.members, network.training_share) == (1, 1.0)
@@ -53,9 +53,6 @@ def test_one_pass_is_one_member_and_the_networks_own_rates_win():
     wrn = MCDropout().transform(create_model("wrn-16-1", (3, 8, 8), 4))
     assert rates(wrn) == [0.1] * 6
     assert all("Block" in str(type(m)) for m in wrn.modules() if hasattr(m, "dropout"))
-
-
-def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first():
     network = create_model("cifar-resnet-8", (3, 8, 8), 4)
     layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     model = MCDropout(dropout=0.3).transform(network)

@@ -24,7 +24,7 @@ def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
     assert [phase.epochs for phase in run.phases] == pytest.approx([150, *[50] * tickets])
 
 
-def test_static_is_dst_without_exploration():
+def test_static_is_dst_without_exploration_and_dense_methods_have_no_sparsity():
     setting = Setting(get_recipe("cifar"), seed=17)
     static, dst = ft.Static().plan(setting), ft.DST().plan(setting)
     assert [run.seed for run in dst.runs] == [17, 18, 19]
@@ -32,9 +32,6 @@ def test_static_is_dst_without_exploration():
         (phase,) = moving.phases
         assert phase.exploration is not None
         assert still == replace(moving, phases=(replace(phase, exploration=None),))
-
-
-def test_dense_methods_have_no_sparsity():
     assert len(ft.Dense().plan(SETTING).runs) == 1
     plan = ft.DenseEnsemble().plan(SETTING)
     assert [run.seed for run in plan.runs] == [0, 1, 2, 3]

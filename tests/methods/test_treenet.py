@@ -89,19 +89,18 @@ class InPlace(nn.Module):
         return self.b(x.mul_(3)) + self.c(x)
 
 
-def test_a_branch_may_work_in_place():
+def test_branches_may_work_in_place_and_cuts_separate_nothing_that_belongs_together():
     network, x = InPlace(), torch.randn(2, 4)
     expected = network(x)
     tree = TreeNet(members=2, shared=1).transform(network)
     tree.branches[1].load_state_dict(tree.branches[0].state_dict())
     torch.testing.assert_close(tree(x), expected.expand(2, 2, 4))
-
-
-def test_a_cut_never_separates_weights_that_are_one():
     layer = nn.Linear(4, 4)
     assert len(Stages(nn.Sequential(layer, nn.ReLU(), layer, nn.Linear(4, 2)))) == 2
     assert len(Stages(nn.Sequential(nn.Linear(4, 4), layer, nn.ReLU(), layer))) == 2
     assert len(Stages(nn.Sequential(layer, nn.Linear(4, 4), layer))) == 1
+    assert len(Stages(Recurrent())) == 2
+    assert TreeNet(members=2).transform(Recurrent())(torch.randn(3, 5, 4)).shape == (2, 3, 2)
 
 
 class Recurrent(nn.Module):
@@ -113,11 +112,6 @@ class Recurrent(nn.Module):
     def forward(self, x):
         y, (h, _) = self.lstm(self.embed(x))
         return self.head(y[:, -1]) + self.skip(h[0])
-
-
-def test_a_layer_that_returns_several_values_is_not_cut_from_its_users():
-    assert len(Stages(Recurrent())) == 2
-    assert TreeNet(members=2).transform(Recurrent())(torch.randn(3, 5, 4)).shape == (2, 3, 2)
 
 
 class Asking(nn.Sequential):
@@ -163,9 +157,7 @@ def linear_layers(number):
         (NeuroTrails(members=3), [2, 4, 4, 4], 1 / 3),  # it shares a third, and means the losses
     ],
 )
-def test_branches_learn_as_if_alone_or_their_share_and_the_trunk_from_the_mean(
-    method, layers, share
-):
+def test_branches_learn_as_if_alone_or_a_share_and_the_trunk_from_the_mean(method, layers, share):
     torch.manual_seed(0)
     tree = method.transform(linear_layers(5))
     parts = (tree.trunk, *tree.branches)

@@ -62,9 +62,7 @@ def test_pooled_means_are_the_scores_of_all_predictions_together(bins):
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.floats(0, 10))
-def test_pooled_ece_is_at_most_the_mean_ece_and_that_of_one_set_equal(
-    seed, types, severities, spread
-):
+def test_pooled_ece_is_at_most_the_mean_and_of_one_set_equal(seed, types, severities, spread):
     means = shift_scores(draw(types, severities, seed, 10, spread)).mean()
     assert means["ece_pooled"] <= means["ece"] + 1e-12
     if types * severities == 1:

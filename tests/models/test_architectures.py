@@ -101,7 +101,7 @@ def test_it_takes_any_small_image(shape, side):
     assert maps[0].shape[1:3] == (5, side)
 
 
-def test_it_costs_what_is_counted_by_hand():
+def test_fast_networks_cost_what_is_counted_and_begin_near_the_identity():
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     # Weights of a filter x filters x places: the convolution in front of a pool sees larger maps.
     pairs = [(24, 64, 31), (64, 64, 15), (64, 128, 15), (128, 128, 7), (128, 128, 7), (128, 128, 3)]
@@ -109,9 +109,6 @@ def test_it_costs_what_is_counted_by_hand():
     costs = count_macs(model, (3, 32, 32))
     assert list(costs.values()) == macs
     assert forward_flops(costs) == pytest.approx(108e6, rel=0.01)
-
-
-def test_convolutions_begin_near_the_identity():
     torch.manual_seed(0)
     model = create_model("fast-16-32-8", (3, 32, 32), 10)
     for name, conv in model.named_modules():

@@ -125,11 +125,8 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
     return {key: draw({name: make() for name in names}) for key, (draw, make) in drawn.items()}
 
 
-def test_panels_are_sound():
+def test_panels_are_sound_and_no_runs_give_none():
     assert_sound([panel for drawn in all_panels(["edst", "dense"]).values() for panel in drawn])
-
-
-def test_no_runs_give_no_panels():
     assert not any(all_panels([]).values())
 
 
@@ -182,7 +179,7 @@ def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
     assert len(opacities(sparse)) == 2 * 2 + 1
 
 
-def test_a_heat_map_shows_every_number_given():
+def test_heat_maps_share_a_scale_and_show_the_numbers_of_up_to_12_members():
     alone = {"dense": np.zeros((1, 1))}  # it disagrees with nobody
     (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.0312], [0.25, 0]], **alone})
     shown = [text for text in texts(panel) if text in ("0", "0.031", "0.250")]
@@ -195,6 +192,20 @@ def test_a_heat_map_shows_every_number_given():
     assert {"0.250", "12.3"} <= set(texts(panel))
     assert [breakdowns.write_decimals(each) for each in (1e-5, 9.999)] == ["1e-05", "9.999"]
     assert breakdowns.write_share(1.0) == "100"
+    panels = breakdowns.disagreement_heatmaps(
+        {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
+    )
+    assert opacities(panels[0]) == pytest.approx([0.04 + 0.46 / 2] * 36)
+    assert opacities(panels[1]) == [0.5] * 36
+    maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
+    found = [opacities(panel) for panel in breakdowns.corruption_heatmaps(maps, ACCURACY)]
+    assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
+    matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
+    matrix[0, 0] = 0.312
+    (panel,) = breakdowns.disagreement_heatmaps({"a": matrix})
+    assert [text for text in texts(panel) if "." in text] == ["0.312"]
+    (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
+    assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
 
 
 X_AND_Y = [("x", 0.1), ("y", 0.2)]
@@ -229,27 +240,7 @@ def test_each_panel_names_what_it_shows(panels, shown):
         assert words <= set(texts(panel))
 
 
-def test_heat_maps_of_all_runs_share_a_scale():
-    panels = breakdowns.disagreement_heatmaps(
-        {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
-    )
-    assert opacities(panels[0]) == pytest.approx([0.04 + 0.46 / 2] * 36)
-    assert opacities(panels[1]) == [0.5] * 36
-    maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
-    found = [opacities(panel) for panel in breakdowns.corruption_heatmaps(maps, ACCURACY)]
-    assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
-
-
-def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
-    matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
-    matrix[0, 0] = 0.312
-    (panel,) = breakdowns.disagreement_heatmaps({"a": matrix})
-    assert [text for text in texts(panel) if "." in text] == ["0.312"]
-    (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
-    assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
-
-
-def test_10_classes_are_all_shown_with_a_dot_a_run():
+def test_ten_classes_are_all_shown_and_of_100_those_that_differ_most_or_are_hardest():
     names = [f"class {number}" for number in range(10)]
     both = ClassScores(np.full(10, 0.6), np.full(10, 0.1))
     accuracy, disagreement = class_breakdown(names, {"a": ClassScores(np.full(10, 0.5)), "b": both})
@@ -258,9 +249,6 @@ def test_10_classes_are_all_shown_with_a_dot_a_run():
     assert marks(accuracy, "blue") == marks(accuracy, "vermillion") == 11
     assert marks(disagreement, "blue") == 0
     assert marks(disagreement, "vermillion") == 11
-
-
-def test_of_100_classes_those_are_shown_that_runs_differ_most_in_or_are_hardest():
     names = [f"class {number}" for number in range(100)]
     other = ClassScores(0.5 + np.where(np.arange(100) % 5 == 2, 0.2, 0.0))
     (panel,) = class_breakdown(names, {"a": ClassScores(np.full(100, 0.5)), "b": other})
@@ -288,16 +276,13 @@ def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
     assert marks(nll, "vermillion") == 3 + 1
 
 
-def test_runs_of_other_layers_get_a_panel_of_their_own():
+def test_runs_of_other_layers_get_a_panel_and_layers_are_named_as_far_as_there_is_room():
     curves = {"a": [("x", 0.1), ("y", 0.2)], "b": [("x", 0.3), ("y", 0.2)], "c": [("z", 1.0)]}
     first, second = breakdowns.feature_curves(curves)
     assert {"x", "y", "a", "b"} <= set(texts(first))
     assert {"z", "c"} <= set(texts(second))
     assert "a" not in texts(second)
     assert len(layer_densities(curves)) == 2
-
-
-def test_of_60_layers_as_many_are_named_as_there_is_room_for():
     layers = [(f"stages.{number}.blocks.0.conv", 0.5) for number in range(60)]
     (panel,) = layer_densities({"a": layers})
     named = [text for text in texts(panel) if text.endswith("conv")]
@@ -319,7 +304,7 @@ def test_short_paths_can_be_drawn(checkpoints):
     assert ("ticket 1" in texts(panel)) == (checkpoints > 0)
 
 
-def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
+def test_curves_of_sizes_and_sparsities_have_a_mark_a_point_and_run_from_left_to_right():
     alone, kl = [0.7, 0.7, 0.7], [NAN, 0.1, 0.2]
     curve = EnsembleCurve([1, 2, 3], [0.7, 0.8, 0.9], alone, [0.5, 0.4, 0.3], kl)
     accuracy, nll = size_curves({"a": curve})
@@ -330,9 +315,6 @@ def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
     assert marks(nll, "blue") == 3 + 1
     without = EnsembleCurve([1], [0.7], [0.7], [0.5])
     assert "KL" not in texts(size_curves({"a": without})[0])
-
-
-def test_sparsity_curves_run_from_left_to_right_whatever_the_order():
     columns = np.array([[0.5, 0.8, 0.9], [0.9, 0.8, 0.7], [0.8, 0.7, 0.6]])
     one, other = (EnsembleCurve(*columns[:, order]) for order in ([0, 1, 2], [2, 0, 1]))
     assert scores.sparsity_curves({"a": one}) == scores.sparsity_curves({"a": other})

@@ -84,22 +84,31 @@ def test_severities_are_averaged_over_the_types_that_all_runs_have_and_others_le
     assert "of 3 runs" in section.body.panels[0]
 
 
-def test_every_corrupted_set_has_its_row_and_synthetic_frost_is_told(comparison):
+def test_every_corrupted_set_has_its_row_and_its_source_is_told(comparison):
     assert len(table_of(make(comparison, "corruption-scores"))) == 4 * 19 * 5
     rows = table_of(make(comparison, "corruptions"))
     assert {row["samples from"] for row in rows} == {"generated, synthetic frost"}
     assert "synthetic textures" in make(comparison, "corruption-types").caption
+    copied = shift_of(comparison.runs[0], source="folder", frost=None, samples=10_000)
+    told = "Not all runs saw the same corrupted samples"
+    caption = make(mixed(comparison, 0, shift=copied), "main").caption
+    assert told in caption
+    assert "folder, 10,000 a set or generated, synthetic frost, 200 a set" in caption
+    assert told not in make(comparison, "main").caption
 
 
-def test_attacks_are_told_with_their_size(comparison, full_runs):
+def test_attacks_are_told_with_their_size_and_share_no_panel_with_others(comparison, full_runs):
     row = table_of(make(comparison, "attacks"))[3]
     assert (row["run"], row["attack"], row["ε"], row["steps"]) == ("edst", "fgsm", "8/255", "1")
     assert row["mean ↑"] == f"{full_runs[3].results.attacks['fgsm'].mean:.2%}"
+    weaker = replace(full_runs[3].results.attacks["fgsm"], epsilon=2 / 255)
+    for key in ("attack-fgsm", "transfer-fgsm"):
+        panels = make(mixed(comparison, 3, attacks={"fgsm": weaker}), key).body.panels
+        found = [("ε 8/255" in panel, "ε 2/255" in panel) for panel in panels]
+        assert found == [(True, False), (False, True)]
 
 
-def test_detection_is_shown_as_measured_and_one_network_has_no_mutual_information(
-    comparison, full_runs
-):
+def test_detection_is_as_measured_and_one_network_has_no_mutual_information(comparison, full_runs):
     rows = make(comparison, "ood").body.rows
     row = next(row for row in rows if (row[0].text, row[1].text) == ("svhn", "edst"))
     found = full_runs[3].results.ood["svhn"].scores.values()
@@ -121,23 +130,6 @@ def test_natural_shifts_are_shown_in_both_ways(write_run):
     section = make(comparison, "main")
     assert "aAcc ↑" in section.body.header
     assert "ImageNet-A" in section.caption
-
-
-def test_corrupted_samples_of_other_sources_are_told(comparison):
-    copied = shift_of(comparison.runs[0], source="folder", frost=None, samples=10_000)
-    told = "Not all runs saw the same corrupted samples"
-    caption = make(mixed(comparison, 0, shift=copied), "main").caption
-    assert told in caption
-    assert "folder, 10,000 a set or generated, synthetic frost, 200 a set" in caption
-    assert told not in make(comparison, "main").caption
-
-
-def test_attacks_of_other_sizes_share_no_panel(comparison, full_runs):
-    weaker = replace(full_runs[3].results.attacks["fgsm"], epsilon=2 / 255)
-    for key in ("attack-fgsm", "transfer-fgsm"):
-        panels = make(mixed(comparison, 3, attacks={"fgsm": weaker}), key).body.panels
-        found = [("ε 8/255" in panel, "ε 2/255" in panel) for panel in panels]
-        assert found == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize(

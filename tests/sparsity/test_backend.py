@@ -118,7 +118,7 @@ def choose(monkeypatch, ways):
     monkeypatch.setattr(choices, "linear_ways", lambda *_: ways if ways <= ops.ALL else 0)
 
 
-def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
+def test_auto_trains_as_well_whatever_it_chooses_and_masks_where_few_are_zero(monkeypatch):
     masked = Run(convnet)
     masked.train(range(6))
     for ways in (ops.ALL, 0, ops.ALL << ops.WINOGRAD):
@@ -130,9 +130,6 @@ def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
         made = run.sparsifier.state_dict()["choices"]["ways"]
         assert len(made) == 5  # of convolutions also where growth looks at the whole gradient
         assert choices.words(ways) in made.values()
-
-
-def test_auto_masks_where_most_weights_are_active():
     assert not has(Run(sparsity=0.3, backend="auto").model, SparseLayer, AdoptedLayer)
 
 

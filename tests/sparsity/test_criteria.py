@@ -176,9 +176,7 @@ def test_random_topologies_come_from_the_seed_alone(same):
 @everyone
 @networks
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.93])
-def test_a_global_threshold_leaves_exactly_the_count_and_no_layer_empty(
-    criterion, network, sparsity
-):
+def test_a_global_threshold_leaves_the_exact_count_no_layer_empty(criterion, network, sparsity):
     make, shape = NETWORKS[network]
     model = make()
     weights = select_weights(model)
@@ -214,9 +212,7 @@ def test_the_sparsity_of_each_layer_and_the_selection_count(sparsity, options, c
 
 @everyone
 @networks
-def test_the_network_is_left_as_it_was_and_its_mode_and_dropout_do_not_matter(
-    criterion, network, same
-):
+def test_the_network_is_left_as_it_was_whatever_its_mode_and_dropout(criterion, network, same):
     make, shape = NETWORKS[network]
     model, batches = make(), batches_of(*shape)
     cross_entropy(model(batches[0][0]), batches[0][1]).backward()

@@ -49,7 +49,7 @@ def test_erk_of_wrn_28_10_has_the_densities_of_the_original_code(classes, sparsi
     assert sum(allocate(shapes, sparsity).values()) == round((1 - sparsity) * total)
 
 
-def test_er_ignores_the_kernel_and_erk_does_not():
+def test_er_ignores_the_kernel_and_power_moves_erk_between_uniform_and_beyond():
     shapes = {"small": (64, 64, 1, 1), "kernel": (64, 64, 3, 3), "large": (256, 256, 3, 3)}
     by_er, by_erk = er(shapes, 0.9), erk(shapes, 0.9)
     assert by_er["small"] == pytest.approx(by_er["kernel"])
@@ -61,6 +61,15 @@ def test_er_ignores_the_kernel_and_erk_does_not():
     for densities in (by_er, by_erk):
         kept = sum(densities[name] * math.prod(shape) for name, shape in shapes.items())
         assert kept == pytest.approx(0.1 * size(shapes))
+    shapes = {"a": (100, 50), "b": (400, 300), "c": (300, 300)}
+    flat = erk(shapes, 0.9, power=0.0)
+    assert flat == pytest.approx(uniform(shapes, 0.9))
+    half, full = erk(shapes, 0.95, power=0.5), erk(shapes, 0.95)
+    ratio = (150 / 5000) / (700 / 120_000)
+    assert full["a"] / full["b"] == pytest.approx(ratio)
+    assert half["a"] / half["b"] == pytest.approx(math.sqrt(ratio))
+    counts = allocate(shapes, 0.95, functools.partial(erk, power=0.5))
+    assert sum(counts.values()) == round(0.05 * size(shapes))
 
 
 @pytest.mark.parametrize(
@@ -77,18 +86,6 @@ def test_er_ignores_the_kernel_and_erk_does_not():
 def test_each_layer_gets_its_count(sparsity, distribution, expected):
     counts = allocate({"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}, sparsity, distribution)
     assert counts == dict(zip("abc", expected, strict=True))
-
-
-def test_power_moves_erk_between_uniform_and_beyond():
-    shapes = {"a": (100, 50), "b": (400, 300), "c": (300, 300)}
-    flat = erk(shapes, 0.9, power=0.0)
-    assert flat == pytest.approx(uniform(shapes, 0.9))
-    half, full = erk(shapes, 0.95, power=0.5), erk(shapes, 0.95)
-    ratio = (150 / 5000) / (700 / 120_000)
-    assert full["a"] / full["b"] == pytest.approx(ratio)
-    assert half["a"] / half["b"] == pytest.approx(math.sqrt(ratio))
-    counts = allocate(shapes, 0.95, functools.partial(erk, power=0.5))
-    assert sum(counts.values()) == round(0.05 * size(shapes))
 
 
 def test_patterns_fit_weights_or_modules_as_a_whole():

@@ -79,13 +79,10 @@ def test_what_can_be_sparse_is_found_once_in_the_networks_own_order(model, embed
     assert names(model, embeddings=embeddings) == expected
 
 
-def test_an_embedding_with_sparse_gradients_is_refused(refused):
+def test_lazy_layers_and_embeddings_with_sparse_gradients_are_refused(refused):
     network = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2))
     assert names(network) == ["1.weight"]
     refused(r"'0\.weight' has sparse gradients", names, network, embeddings=True)
-
-
-def test_lazy_layers_are_refused_until_they_have_a_shape(refused):
     network = nn.Sequential(nn.LazyLinear(4), nn.LazyConv1d(2, 1))
     refused(r"'0\.weight' has no shape yet: run one batch", names, network)
     network(torch.zeros(3, 5, 7))
@@ -123,14 +120,11 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 # ---- what goes wrong silently in other libraries is refused here, or just works
 
 
-def test_a_second_sparsifier_of_the_same_weights_waits_for_the_first_to_let_go(refused, backend):
+def test_sparsifiers_may_share_an_optimizer_but_no_weights_until_one_lets_go(refused, backend):
     run = Run(sparsity=0.5, backend=backend)
     refused(r"another sparsifier holds '0\.weight'", run.sparsify, 0.5, backend=backend)
     run.sparsifier.detach()
     run.sparsify(0.5, backend=backend, topology="given")
-
-
-def test_two_sparsifiers_may_share_an_optimizer_if_their_weights_differ(backend):
     run = Run(sparsity=0.5, include="0", backend=backend)
     run.sparsify(0.75, include="2", backend=backend)
     assert [int((run.model[layer].weight == 0).sum()) for layer in (0, 2)] == [144, 324]

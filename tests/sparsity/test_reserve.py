@@ -39,16 +39,13 @@ def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
     assert not torch.equal(layer.weight[mask], start[mask])
 
 
-def test_a_closure_trains_as_the_plain_loop_does():
+def test_a_closure_trains_as_the_plain_loop_and_sees_active_weights_in_each_call():
     plain, closed = prepared("Adam"), prepared("Adam")
     plain.train(range(7))
     for step in range(7):
         closed.optimizer.step(lambda step=step: closed.backward(step))
         closed.sparsifier.step()
     assert_alike(plain, closed)
-
-
-def test_a_closure_that_is_called_many_times_sees_active_weights_each_time():
     run = prepared("LBFGS")
     losses = []
 

@@ -63,12 +63,6 @@ def test_global_pruning_is_one_threshold_which_may_empty_a_layer():
     run.assert_zero_outside()
 
 
-def test_a_sparsity_of_each_layer_can_be_pruned_to():
-    run = prepared(prune_scope="global")
-    run.sparsifier.prune({"0": 0.5, "4.weight": 0.75})
-    assert run.counts == {"0.weight": 144, "2.weight": 432, "4.weight": 27}
-
-
 def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned(refused):
     seen = []
 
@@ -81,9 +75,12 @@ def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned(refused):
     refused("no dense gradient", prepared(prune=saliency).sparsifier.prune, 0.5)
 
 
-def test_auto_masks_while_pruning():
+def test_auto_masks_while_pruning_also_to_a_sparsity_of_each_layer():
     run = prepared(0.9, pruning=lambda step: None, distribution="uniform")
     assert not any(isinstance(m, (SparseLayer, AdoptedLayer)) for m in run.model.modules())
+    run = prepared(prune_scope="global")
+    run.sparsifier.prune({"0": 0.5, "4.weight": 0.75})
+    assert run.counts == {"0.weight": 144, "2.weight": 432, "4.weight": 27}
 
 
 def test_sparse_layers_are_not_pruned_by_hand(refused, backend):

@@ -239,9 +239,7 @@ def test_layers_that_do_not_fit_stay_dense_outside_the_budget():
     ("channels", "distribution", "sparse"),
     [(3, "uniform-dense-first", "57"), (4, "uniform-dense-first", "57"), (4, "erk", "057")],
 )
-def test_a_first_layer_that_does_not_fit_is_the_one_that_is_dense_first(
-    channels, distribution, sparse
-):
+def test_a_first_layer_that_does_not_fit_is_the_dense_first_one(channels, distribution, sparse):
     run = start("2:4", sizes=(channels, 8, 3), distribution=distribution)
     assert list(run.sparsifier.topology) == [f"{layer}.weight" for layer in sparse]
 
@@ -276,7 +274,7 @@ def test_given_masks_are_checked(refused):
         refused(match, start, structure, topology=masks)
 
 
-def test_a_saved_topology_without_the_structure_is_refused_and_changes_nothing(refused):
+def test_saved_topologies_without_the_structure_and_pruning_by_hand_are_refused(refused):
     run, other = start("fan-in", 0.7), start("unstructured", 0.7)
     digest = run.digest
     state = other.sparsifier.state_dict()
@@ -284,7 +282,4 @@ def test_a_saved_topology_without_the_structure_is_refused_and_changes_nothing(r
         state[key] = {name: state[key][name] for name in run.sparsifier.topology}
     refused("does not have the structure 'fan-in'", run.sparsifier.load_state_dict, state)
     assert run.digest == digest
-
-
-def test_pruning_by_hand_is_refused(refused):
     refused("structure 'fan-in' can't be pruned", start("fan-in").sparsifier.prune, 0.9)

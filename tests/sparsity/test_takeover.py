@@ -159,9 +159,7 @@ def test_the_sparsifiers_state_may_be_loaded_first(killed_after, backend):
 @two_backends
 @killed
 @pytest.mark.parametrize("kind", ["saved", "given"])
-def test_a_sparsifier_made_over_loaded_weights_resumes_with_the_saved_topology(
-    kind, killed_after, backend
-):
+def test_a_sparsifier_over_loaded_weights_resumes_the_saved_topology(kind, killed_after, backend):
     run, resumed = trained(killed_after, backend), bare(9)
     state = run.state()
     resumed.load(state, "model", "optimizer")

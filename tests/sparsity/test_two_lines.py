@@ -76,7 +76,13 @@ def test_the_average_over_explorations_is_the_average_of_the_weights(backend):
     torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-5)
 
 
-def test_an_initialisation_afterwards_reaches_the_network(backend):
+def test_gradient_hooks_fire_and_an_initialisation_afterwards_reaches_the_network(backend):
+    loop = Loop(backend)
+    seen = []
+    loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
+    loop.model[3].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
+    loop.train(range(4))
+    assert seen == [(8, 8, 3, 3)] * 8
     loop = Loop(backend)
     loop.train(range(4))
     nn.init.constant_(loop.model[3].weight, 0.5)
@@ -85,15 +91,6 @@ def test_an_initialisation_afterwards_reaches_the_network(backend):
     loop.train([4])
     mask = loop.sparsifier.topology["3.weight"]
     assert torch.equal(loop.model[3].weight.detach(), 0.5 * mask)
-
-
-def test_gradient_hooks_fire(backend):
-    loop = Loop(backend)
-    seen = []
-    loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
-    loop.model[3].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
-    loop.train(range(4))
-    assert seen == [(8, 8, 3, 3)] * 8
 
 
 def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend):

@@ -64,9 +64,7 @@ def test_status_says_how_far_it_is_and_what_comes_next(queue):
         queue.signal("stop")
 
 
-def test_later_starts_go_on_from_the_commit_of_the_first_and_other_code_is_refused(
-    queue, monkeypatch, tmp_path
-):
+def test_later_starts_go_on_from_the_commit_of_the_first_alone(queue, monkeypatch, tmp_path):
     trained: list[str] = []
     monkeypatch.setattr(TOOL, "_git", lambda *words: words[1].removesuffix("^{commit}"))
     monkeypatch.setattr(TOOL, "install", lambda commit, folder: folder)

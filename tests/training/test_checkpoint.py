@@ -21,9 +21,7 @@ def checkpoints(folder, warnings):
     return Checkpoints(folder, warnings.append)
 
 
-def test_the_newest_two_are_kept_and_the_newest_is_loaded_past_files_of_others(
-    checkpoints, folder, warnings
-):
+def test_two_are_kept_and_the_newest_loaded_past_files_of_others(checkpoints, folder, warnings):
     assert checkpoints.load() is None
     assert not folder.exists()
     for step in range(1, 13):

@@ -60,13 +60,10 @@ def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, i
     assert resumed.state_dict() == ours.state_dict() != state
 
 
-def test_a_device_that_is_not_there_is_one_line(refused):
+def test_an_absent_device_is_one_line_and_each_rank_takes_its_own_gpu(refused, monkeypatch):
     for name in ("warp", "meta"):
         refused(f"can't use --device {name}: ", make_compute, name, amp=False)
     assert make_compute("cpu", amp=True).device == torch.device("cpu")
-
-
-def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch):
     asked: list[str] = []
     cpu = torch.device("cpu")
     monkeypatch.setattr(parallel, "find_device", lambda name: asked.append(name) or cpu)

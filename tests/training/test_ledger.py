@@ -141,21 +141,15 @@ def test_a_network_is_counted_once(monkeypatch):
     assert counted == [network]
 
 
-def test_what_is_not_counted_is_no_multiple_of_anything():
+def test_seconds_are_those_of_each_phase_and_costs_in_units_that_are_one(wrn):
     ledger = cifar(ft.Dense(), nn.Sequential(nn.Flatten(), nn.LayerNorm(3 * 32 * 32)))
     assert ledger.flops == 0
     multiples = ledger.relative_flops, ledger.relative_growth_flops, ledger.relative_test_flops
     assert all(map(math.isnan, multiples))
-
-
-def test_a_stated_dense_training_is_the_unit(wrn):
     plan = ft.EDST().plan(Setting(get_recipe("cifar")))
     sizes = {"train_size": 45_000, "batch_size": 128, "steps_per_epoch": 352}
     half = price(plan, wrn, (3, 32, 32), **sizes, dense_epochs=500)  # type: ignore[arg-type]
     assert half.relative_flops == pytest.approx(cifar(ft.EDST(), wrn).relative_flops / 2)
-
-
-def test_seconds_are_filled_in_by_run_and_phase(wrn):
     ledger = cifar(ft.DST(tickets=2), wrn).with_seconds({(1, "train"): 2.0, (2, "train"): 3.5})
     assert [phase.seconds for phase in ledger.phases] == [2.0, 3.5]
     assert ledger.as_dict()["seconds"] == 5.5

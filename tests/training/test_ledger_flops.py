@@ -88,23 +88,17 @@ def test_attention_projects_queries_keys_and_values(model, memory, expected):
     assert costs == {f"attention.{name}": cost for name, cost in expected.items()}
 
 
-def test_every_weight_of_a_transformer_is_counted_also_behind_integers():
+def test_every_weight_is_counted_shared_pruned_parametrized_or_behind_integers():
     costs = count_macs(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (5, 8))
     attention = {"self_attn.in_proj_weight": 5 * 3 * 64, "self_attn.out_proj.weight": 5 * 64}
     assert costs == attention | {"linear1.weight": 5 * 128, "linear2.weight": 5 * 128}
     model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 3))
     costs = count_macs(model, (7,), example=torch.tensor([9] * 7))
     assert costs == {"1.weight": 7 * 24}
-
-
-def test_a_shared_weight_adds_up_under_one_name():
     first, second = nn.Linear(4, 4), nn.Linear(4, 4)
     second.weight = first.weight
     model = nn.Sequential(first, second, first)
     assert count_macs(model, (4,)) == {"0.weight": 3 * 16}
-
-
-def test_pruned_and_parametrized_weights_are_counted():
     pruned = nn.Conv2d(3, 4, 3)
     prune.l1_unstructured(pruned, "weight", 0.5)
     pruned(torch.ones(1, 3, 8, 8))

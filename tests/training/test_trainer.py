@@ -258,9 +258,7 @@ class Explosive(nn.Module):
         return self.layer(x) if self.steps >= 0 else self.layer(x) * float("nan")
 
 
-def test_a_loss_that_is_not_finite_stops_and_leaves_earlier_tickets(
-    refused, features, tmp_path, digests
-):
+def test_a_loss_that_is_not_finite_leaves_earlier_tickets(refused, features, tmp_path, digests):
     # price() looks at a first network, the run's identity at another, the check at two more.
     networks = iter([*(Explosive(1e9) for _ in range(5)), Explosive(9)])
     fit, settings = ft.DST(tickets=2, sparsity=0.5).fit, {**SMALL, "checkpoint_seconds": 0}
@@ -270,9 +268,7 @@ def test_a_loss_that_is_not_finite_stops_and_leaves_earlier_tickets(
     assert len(ft.load(tmp_path, lambda: Explosive(1e9), partial=True)) == 1
 
 
-def test_a_loss_that_has_diverged_but_is_finite_stops_and_leaves_the_checkpoint(
-    refused, features, tmp_path
-):
+def test_a_finite_loss_that_has_diverged_leaves_the_checkpoint(refused, features, tmp_path):
     wild = {**SMALL, "lr": 30.0, "momentum": 0.0, "checkpoint_seconds": 0, "output": tmp_path}
     words = r"has diverged: .* step \d+ of run 1 .*lower"
     refused(words, ft.Dense().fit, "mlp-8", features, **wild)
@@ -286,9 +282,7 @@ def test_guessing_is_counted_by_the_outputs_that_a_network_has(features):
 
 
 @pytest.mark.parametrize(("validation", "lr"), [(0.0, 1e38), (0.2, 1e38), (0.2, 1e30)])
-def test_a_network_that_the_last_step_ruined_becomes_no_ticket(
-    refused, features, tmp_path, validation, lr
-):
+def test_a_network_that_a_step_ruined_is_no_ticket(refused, features, tmp_path, validation, lr):
     data = (features[0] * 1000, features[1])
     settings = {"batch_size": 60, "epochs": 1, "lr": lr, "validation": validation, "quiet": True}
     # One step, before it all is well.
