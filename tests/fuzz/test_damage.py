@@ -1,17 +1,14 @@
 """A small budget of what `tools/fuzz.py` does for hours, and whether it sees what it looks for."""
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fuzzing.kinds import KINDS
-from fuzzing.trial import FAILURES, MEMORY, OTHER, REFUSED, SAME, TRACEBACK, WRONG, Bench
+from fuzzing.trial import FAILURES, OTHER, REFUSED, SAME, WRONG, Bench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from freetickets.errors import FreeTicketsError
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*/*"))
 
@@ -65,18 +62,3 @@ def test_the_judge_tells_a_whole_array_of_another_set_from_a_changed_one(home):
     assert word() == SAME
     assert word(x_train=other["x_train"]) == OTHER
     assert word(x_train=255 - own["x_train"]) == WRONG
-
-
-def test_memory_behind_a_message_and_a_message_of_two_lines_are_seen(home):
-    def fail(data):
-        if data != b"memory":
-            raise FreeTicketsError(data.decode())
-        try:
-            raise MemoryError
-        except MemoryError as error:
-            raise FreeTicketsError("it is damaged") from error
-
-    bench = Bench("idx", home)
-    bench.kind = replace(KINDS["idx"], load=lambda folder: fail((folder / "raw").read_bytes()))
-    for data, word in (("memory", MEMORY), ("one line", REFUSED), ("two\nlines", TRACEBACK)):
-        assert bench.load("raw", data.encode()).word == word

@@ -23,20 +23,6 @@ def sgd(network):
     return torch.optim.SGD(network.parameters(), lr=0.1)
 
 
-def test_alone_in_single_precision_it_is_a_plain_step(network, inputs):
-    ours = Compute()
-    assert ours.wrap(network) is network
-    with ours.autocast():
-        output = network(inputs)
-    assert ours.single(output) is output
-    gradient = torch.autograd.grad(output.square().mean(), network.weight)[0]
-    before = network.weight.detach().clone()
-    ours.update(network(inputs).square().mean(), sgd(network))
-    torch.testing.assert_close(network.weight.detach(), before - 0.1 * gradient)
-    assert ours.state_dict() == {}
-    ours.load_state_dict({})
-
-
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, inputs, precision):
     ours = Compute(precision=precision)

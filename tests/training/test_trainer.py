@@ -110,13 +110,6 @@ def test_a_static_topology_never_changes_and_an_explored_one_does(wide):
     assert not set(topologies(ft.DST(tickets=2, interval=2), 5)) & set(static)
 
 
-def test_a_dense_network_has_no_topology(features):
-    for ticket in ft.DenseEnsemble(tickets=2).fit("mlp-8", features, **SMALL).tickets:
-        assert ticket.topology == {}
-        assert ticket.info["sparsity"] == 0
-        assert (ticket.state["fc1.weight"] != 0).all()
-
-
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop"])
 def test_every_ticket_has_exactly_the_planned_weights(wide, optimizer, preset):
