@@ -132,7 +132,7 @@ def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_cal
             raise error
 
 
-def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path):
+def test_files_of_values_and_yaml_are_read_as_they_were_written_or_refused(refused, tmp_path):
     path = tmp_path / "a.json"
     refused(r"can't read .*: No such file", read_json, path)
     write_json(path, {"seconds": 0.5, "steps": [1, None]})
@@ -140,9 +140,6 @@ def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path
     for content in (b"", b"\xff", b"[]", b"[" * 100_000, path.read_bytes()[:-3]):
         path.write_bytes(content)
         assert isinstance(refused(r"a\.json is damaged", read_json, path), DamagedFileError)
-
-
-def test_yaml_is_plain_values_or_one_line(refused):
     for text, message in (
         ("a: [", "is not valid YAML"),
         ("a: &x 1\nb: *x", "aliases"),

@@ -18,7 +18,7 @@ def numbers(check=is_number):
     return Registry("number", "numbers", {"one": 1, "two": 2}, check)
 
 
-def test_it_is_a_mapping_that_offers_the_nearest_name(refused):
+def test_it_is_a_mapping_of_names_given_once_to_what_is_of_the_kind(refused):
     found = numbers()
     assert (list(found), len(found), found["two"], "tow" in found) == (["one", "two"], 2, 2, False)
     refused("unknown number 'tow': did you mean 'two'", found.find, "tow")
@@ -26,9 +26,6 @@ def test_it_is_a_mapping_that_offers_the_nearest_name(refused):
         found["tow"]
     assert all(map(is_reference, ("a:b", "a.b:c.d", "_a:B")))
     assert not any(map(is_reference, ("edst", "a:", "a:b:c", "C:/data", "wrn-28-10", "1a:b")))
-
-
-def test_a_name_is_given_once_and_to_what_is_of_the_kind(refused):
     found, ten = numbers(check=None), [10]
     assert found.register("ten", ten) is found.register("ten", ten) is found.find("ten")
     assert found.name_of(ten) == "ten"

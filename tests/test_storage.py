@@ -139,12 +139,20 @@ def test_a_forged_tree_is_damaged_with_a_right_checksum_too(tmp_path):
         assert _outcome(tmp_path / "t") is None, old
 
 
-def test_a_missing_file_a_folder_and_another_kind_are_one_line(refused, tmp_path):
+def test_other_kinds_and_later_formats_are_told_from_damage(refused, tmp_path, monkeypatch):
     for path in (tmp_path / "none", tmp_path):
         error = refused("can't read", load_tree, path, "test")
         assert not isinstance(error, DamagedFileError)
     save_tree(tmp_path / "t", {}, "freetickets-checkpoint")
     refused("is a freetickets-checkpoint, not a", Ticket.load, tmp_path / "t")
+    monkeypatch.setattr(seal, "FORMAT", 2)
+    save_tree(tmp_path / "tree", {"a": torch.ones(2)}, "a-kind")
+    write_json(tmp_path / "values", {"a": 1})
+    monkeypatch.setattr(seal, "FORMAT", 1)
+    with pytest.raises(NewerFileError, match=r"tree is of format 2, .* wrote it"):
+        load_tree(tmp_path / "tree", "a-kind")
+    with pytest.raises(NewerFileError, match=r"values is of format 2, .* wrote it"):
+        read_json(tmp_path / "values")
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -159,17 +167,6 @@ def test_a_full_disk_or_interruption_leaves_only_the_old_file(tmp_path, monkeypa
             write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_file_of_a_later_format_is_told_from_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr(seal, "FORMAT", 2)
-    save_tree(tmp_path / "tree", {"a": torch.ones(2)}, "a-kind")
-    write_json(tmp_path / "values", {"a": 1})
-    monkeypatch.setattr(seal, "FORMAT", 1)
-    with pytest.raises(NewerFileError, match=r"tree is of format 2, .* wrote it"):
-        load_tree(tmp_path / "tree", "a-kind")
-    with pytest.raises(NewerFileError, match=r"values is of format 2, .* wrote it"):
-        read_json(tmp_path / "values")
 
 
 def test_only_what_a_killed_writer_left_of_a_file_goes_with_its_next_write(refused, tmp_path):

@@ -56,7 +56,7 @@ def test_a_ratio_is_that_of_medians_to_the_fastest_other_side_times_the_factor()
     assert [free[key] for key in ("bar", "aim", "met", "aimed")] == [None] * 4
 
 
-def test_pairs_have_the_geometric_mean_of_their_ratios_and_a_total():
+def test_pairs_have_the_geometric_mean_of_their_ratios_and_sides_one_go():
     pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
     rows = [compare("", each) for each in pairs]
     mean = compare("", timing.geometric_mean(pairs))
@@ -67,9 +67,6 @@ def test_pairs_have_the_geometric_mean_of_their_ratios_and_a_total():
     found = timing.total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
     other = "channels_last or contiguous", Timing(12, 3, 5)
     assert list(found.items()) == [("sparse", Timing(4, 2, 5)), other]
-
-
-def test_two_sides_are_measured_in_one_go():
     found = timing.ratio("x", {"ours": lambda: None, "other": lambda: None}, 3, bar=1.0)
     assert list(found.seconds) == ["ours", "other"]
     assert (found.name, found.bar, found.aim, found.repeats) == ("x", 1.0, None, 3)

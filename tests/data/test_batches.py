@@ -105,7 +105,7 @@ def sides(batches, epoch):
     }
 
 
-def test_two_epochs_show_each_image_both_ways():
+def test_two_epochs_show_both_sides_and_translation_alone_mirrors_nothing():
     batches = Batches(unmoved(60), 7, augmentation="translate-alternate", seed=3)
     first, second, third = (sides(batches, epoch) for epoch in range(3))
     assert len(first) == 60
@@ -116,9 +116,6 @@ def test_two_epochs_show_each_image_both_ways():
     for seed, known in ((3, True), (4, False)):
         other = Batches(unmoved(60), 20, augmentation="translate-alternate", seed=seed)
         assert (sides(other, 0) == first) == known
-
-
-def test_translation_alone_mirrors_nothing_and_moves_both_ways_by_every_offset():
     batches = Batches(unmoved(60), 30, augmentation="translate")
     assert not any(any(sides(batches, epoch).values()) for epoch in range(3))
     split = Split(torch.zeros(900, 1, 32, 32, dtype=torch.uint8), torch.arange(900))

@@ -94,7 +94,9 @@ def test_a_missing_data_set_is_downloaded_and_unpacked_once(published, tmp_path,
     assert not (tmp_path / "outside").exists()
 
 
-def test_an_archive_on_disk_is_checked_and_used(refused, published, server, tmp_path, no_data):
+def test_an_archive_on_disk_is_checked_used_and_must_have_the_files(
+    refused, published, server, tmp_path, no_data, fake, monkeypatch
+):
     root = tmp_path / "root"
     root.mkdir()
     content = (server[1] / "cifar-10-python.tar.gz").read_bytes()
@@ -104,9 +106,6 @@ def test_an_archive_on_disk_is_checked_and_used(refused, published, server, tmp_
     other.mkdir()
     (other / "cifar-10-python.tar.gz").write_bytes(content[:-100])
     refused("wrong checksum", load, "cifar10", "train", other)
-
-
-def test_an_archive_without_the_files_is_refused(refused, fake, tmp_path, monkeypatch):
     (tmp_path / "wrong").mkdir()
     archive(monkeypatch, tmp_path / "wrong", tmp_path)
     refused("cannot unpack", load, "cifar10", "train", tmp_path)

@@ -15,7 +15,7 @@ def picture(tmp_path, rng):
     return tmp_path / "a.png", torch.from_numpy(array).permute(2, 0, 1)
 
 
-def test_files_folders_and_arrays_give_the_same_images(tmp_path, picture):
+def test_files_folders_and_arrays_give_the_same_images_in_order(tmp_path, picture):
     path, expected = picture
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     path.rename(tmp_path / "folder" / "deep" / "a.png")
@@ -27,13 +27,11 @@ def test_files_folders_and_arrays_give_the_same_images(tmp_path, picture):
     assert result.dtype == torch.uint8
     assert torch.equal(result, expected.expand(4, *SHAPE))
     assert torch.equal(read_images(str(tmp_path / "folder"), SHAPE), expected[None])
-
-
-def test_the_order_is_that_of_the_list(tmp_path):
     for name in ("b", "a", "c"):
         Image.new("L", (6, 8), ord(name)).save(tmp_path / f"{name}.png")
-    assert [path.name for path in list_images(tmp_path)] == ["a.png", "b.png", "c.png"]
-    assert read_images(tmp_path, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
+    assert [path.name for path in list_images(tmp_path)][:3] == ["a.png", "b.png", "c.png"]
+    grey = [tmp_path / f"{name}.png" for name in "abc"]
+    assert read_images(grey, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
 
 
 def test_images_of_another_size_are_refused_unless_resized(refused, tmp_path, picture):

@@ -63,7 +63,7 @@ def test_grey_images_may_have_no_axis_of_channels(tmp_path):
     assert torch.equal(arrays.split(arrays.open("fog"), 3).inputs, inside.inputs)
 
 
-def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_path):
+def test_labels_shapes_and_files_are_checked_and_frost_is_known(refused, inside, tmp_path):
     stack = write(tmp_path, inside)
     missing = r"lacks snow.npy: get it, or name types"
     refused(missing, CorruptedArrays(tmp_path, inside, 6).open, "snow")
@@ -77,9 +77,6 @@ def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_pa
     refused("belongs to another data set", CorruptedArrays, tmp_path, inside, 6)
     (tmp_path / "labels.npy").unlink()
     refused(r"labels.npy is missing", CorruptedArrays, tmp_path, inside, 6)
-
-
-def test_the_frost_of_a_folder_is_known(tmp_path):
     assert frost_of(tmp_path) is None
     write_json(tmp_path / "corruptions.json", {"frost": "synthetic"})
     assert frost_of(tmp_path) == "synthetic"

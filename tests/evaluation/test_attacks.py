@@ -118,15 +118,12 @@ def test_an_attack_leaves_no_trace_and_sees_norms_in_evaluation_mode(smooth):
     assert not torch.equal(perturb(smooth, x, y, **{**options, "seed": 5}), whole)
 
 
-def test_a_sure_and_right_answer_is_attacked_all_the_same():
+def test_a_sure_answer_is_attacked_too_and_what_can_not_be_meant_refused(refused, smooth):
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     model[1].weight.data.copy_(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
     x = torch.tensor([0.65, 0.35]).view(1, 1, 1, 2)  # in float32 the probability is 1
     changed = perturb(model, x, torch.tensor([0]), epsilon=0.05).flatten()
     assert changed.tolist() == pytest.approx([0.6, 0.4])
-
-
-def test_what_can_not_be_meant_is_refused(refused, smooth):
     for options, reason in (
         ({"epsilon": 8.0}, "8/255 instead of 8"),
         ({"steps": 0}, "at least 1 step"),

@@ -55,15 +55,12 @@ def test_saved_predictions_are_those_before_a_temperature(ensemble, images_npz, 
     assert scaled.scores()["ensemble"]["nll"] != raw.scores()["ensemble"]["nll"]
 
 
-def test_a_data_set_of_other_classes_is_refused(refused, ensemble):
-    refused(r"other classes .* \(10 and 3\)", predict_dataset, ensemble, "fashion-mini")
-
-
-def test_a_run_is_described_in_a_few_words():
+def test_a_run_is_described_and_a_data_set_of_other_classes_refused(refused, ensemble):
     edst = {"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}}
     assert describe_run(edst) == "edst (M=3, S=0.8)"
     for more in ({"options": {"tickets": 1}}, {}):
         assert describe_run({"method": "dense", **more}) == "dense"
+    refused(r"other classes .* \(10 and 3\)", predict_dataset, ensemble, "fashion-mini")
 
 
 @pytest.fixture

@@ -125,10 +125,13 @@ def test_measured_costs_that_were_altered_are_refused(cache):
         basis()
 
 
-def test_costs_are_plain_numbers_and_back():
+def test_costs_are_plain_numbers_words_say_each_direction_and_back():
     for costs in COSTS.values():
         assert Costs.of(json.loads(json.dumps(costs.plain()))) == costs
         assert all(math.isfinite(n) for v in costs for n in (v if isinstance(v, tuple) else [v]))
+    assert len({words(ways) for ways in range(64)}) == 27
+    for ways in range(64):
+        assert words(choices._ways(words(ways))) == words(ways)
 
 
 # ---- what a network's layers have chosen: kept, told, and the same on another machine
@@ -176,12 +179,6 @@ def test_what_was_chosen_is_told_in_words(instructions):
     assert json.loads(json.dumps(told)) == told
 
 
-def test_words_say_each_direction():
-    assert len({words(ways) for ways in range(64)}) == 27
-    for ways in range(64):
-        assert words(choices._ways(words(ways))) == words(ways)
-
-
 def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch):
     monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
     before = Choices()
@@ -220,7 +217,7 @@ def test_a_run_keeps_its_choices_on_another_machine(other_kernels):
     assert difference(state, after) is difference({}, after) is difference({}, None) is None
 
 
-def test_choices_of_a_version_with_other_costs_are_kept():
+def test_choices_of_other_costs_or_of_nothing_are_kept():
     before = Choices()
     made = make(before)
     state = {**before.state_dict(), "nanoseconds": {"weight": 1.0}, "winograd": False}
@@ -228,9 +225,6 @@ def test_choices_of_a_version_with_other_costs_are_kept():
     after.load_state_dict(state)
     assert make(after) == made
     assert after.conv2d("new", CONV, SIZE, groups(40)) < 8
-
-
-def test_nothing_chosen_is_no_choice_and_an_empty_batch_can_be_chosen_for():
     made = Choices()
     made.load_state_dict({})
     assert made.state_dict() == Choices().state_dict()

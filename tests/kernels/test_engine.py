@@ -31,15 +31,18 @@ def masks_of(model, density=0.4):
     return masks
 
 
-def test_layers_are_replaced_under_the_names_of_their_weights():
+def test_layers_are_replaced_under_the_names_of_their_weights_with_the_gradients_there():
     model = network()
     masks = masks_of(model)
+    model(torch.randn(5, 3, 8, 8)).square().sum().backward()
+    gradients = {name: model.get_parameter(name).grad for name in masks}
     engine = Compression(model, torch.optim.SGD(model.parameters()), masks)
     assert [*engine.layers] == ["0.weight", "3.weight", "5.weight"]
     for name, layer in engine.layers.items():
         assert type(layer) is (SparseLinear if name == "5.weight" else SparseConv2d)
         assert model.get_submodule(name.removesuffix(".weight")) is layer
         assert torch.equal(layer.mask, masks[name])
+        assert torch.equal(layer.values.grad, gradients[name][masks[name]])
 
 
 # ---- layers that are left alone

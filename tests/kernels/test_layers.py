@@ -360,16 +360,13 @@ def test_a_watched_layer_and_numbers_outside_the_topology_count_as_in_pytorch(ow
     assert (own.sparse.weight.grad[~own.mask] != 0).any()
 
 
-def test_channels_last_weights_keep_their_places():
+def test_channels_last_and_compiled_layers_compute_with_their_whole_weight():
     pair = Pair("conv", adopt)
     pair.sparse.to(memory_format=torch.channels_last)
     y = pair.sparse(pair.x)
     torch.testing.assert_close(y, pair.dense(pair.x), rtol=1e-4, atol=1e-5)
     y.sum().backward()
     assert (pair.sparse.weight.grad[~pair.mask] == 0).all()
-
-
-def test_a_compiled_network_computes_with_its_whole_weight():
     plain, mine = pair = Pair("conv without bias", adopt)
     compiled = torch.compile(mine, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(pair.x), plain(pair.x), rtol=1e-4, atol=1e-5)

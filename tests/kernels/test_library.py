@@ -47,8 +47,7 @@ def test_the_best_instruction_set_gives_the_lanes_and_others_are_refused(refused
     assert library.instruction_set() == name
 
 
-def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels(refused):
-    """What only stands for a tensor once ended the process: ctypes asked it for more and more."""
+def test_the_size_of_a_layer_is_known_and_what_is_no_float32_never_arrives(refused):
     (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
     norm = library.NormStruct(1, 1, 8, 1, 1)
     for wrong, words in (
@@ -59,6 +58,9 @@ def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels(refused):
     ):  # fmt: skip
         for tensors in ((wrong, torch.empty(8)), (torch.ones(8), wrong)):
             refused(words, library.call, "ft_to_groups", norm, *tensors, 1)
+    for kernel, stride, fits in (((64, 64), (8, 8), True), ((65, 1), (1, 1), False),
+                                 ((3, 3), (1, 9), False)):  # fmt: skip
+        assert Geometry((1, 1, *kernel), stride).supported == fits
 
 
 def test_new_memory_is_aligned_and_a_tensor_is_made_ready_without_a_copy():
@@ -140,9 +142,3 @@ def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding):
         return
     weight = torch.zeros(1, 1, *kernel)
     assert found == F.conv2d(torch.zeros(1, 1, *size), weight, None, stride, padding).shape[2:]
-
-
-def test_only_what_fits_the_kernels_tables_is_supported():
-    for kernel, stride, fits in (((64, 64), (8, 8), True), ((65, 1), (1, 1), False),
-                                 ((3, 3), (1, 9), False)):  # fmt: skip
-        assert Geometry((1, 1, *kernel), stride).supported == fits

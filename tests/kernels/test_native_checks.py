@@ -240,7 +240,7 @@ def test_the_same_calls_with_right_numbers_work(instructions, function):
         make(function, dict.fromkeys(_OPTIONAL[0]))
 
 
-def test_a_refusal_names_the_numbers():
+def test_a_refusal_names_the_numbers_and_the_impossible_has_no_size():
     with pytest.raises(FreeTicketsError) as caught:
         make("ft_forward", {"layer.stride_w": 9})
     assert str(caught.value) == (
@@ -248,9 +248,6 @@ def test_a_refusal_names_the_numbers():
         "stride_h 2, stride_w 9, pad_h 1, pad_w 0; "
         f"groups 2, lanes {library.lanes()}, height 6, width 7)"
     )
-
-
-def test_what_can_not_be_has_no_size_no_memory_and_no_instruction_set():
     size, new = library.native().ft_plan_size, library.native().ft_new_tensor
     layer = library.layer_struct(GEOMETRY)
     assert size(layer, 120) > size(layer, 0) > 16

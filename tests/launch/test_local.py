@@ -164,14 +164,11 @@ def test_what_is_left_early_leaves_no_process(command, long, part, tmp_path):
     assert checkpoints  # it has saved
 
 
-def test_cores_are_shared_unless_threads_are_set(monkeypatch):
+def test_cores_are_shared_and_only_whole_lines_told_once(monkeypatch, tmp_path):
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert local._environment(3)["OMP_NUM_THREADS"] == "1"  # the fixture's
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert [local._environment(jobs)["OMP_NUM_THREADS"] for jobs in (1, 3, 9)] == ["8", "2", "1"]
-
-
-def test_only_whole_lines_are_told_once(tmp_path):
     assignment = Assignment("one", (), tmp_path / "log")
     assignment.log.write_text("of an earlier life\n")
     log = Log(assignment)

@@ -74,13 +74,7 @@ def test_other_settings_are_refused_beside_parts(cli, one_line, command, tmp_pat
     assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in line
 
 
-def test_what_one_run_is_says_that_nothing_is_side_by_side(cli, command, tmp_path):
-    answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
-    assert answer.code == 0
-    assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
-
-
-def test_a_run_waits_for_what_it_starts_from():
+def test_a_run_waits_for_what_it_starts_from_and_one_run_says_it_is_alone(cli, command, tmp_path):
     setting = Setting(get_recipe("small"))
     for name, kind in METHODS.items():
         plan = kind().plan(setting)
@@ -90,6 +84,9 @@ def test_a_run_waits_for_what_it_starts_from():
             started = [plan.runs[run].start is not None for run in wave]
             assert all(started) or not any(started), name
     assert waves(METHODS["ltr"](tickets=2).plan(setting)) == [[0], [1, 2]]
+    answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
+    assert answer.code == 0
+    assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
 
 
 @pytest.mark.parametrize(

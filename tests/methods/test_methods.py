@@ -105,7 +105,7 @@ def test_an_impossible_option_is_refused_by_its_name(refused, method):
         refused(f"^{name} must {words}", get_method(method), **options)
 
 
-def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refused):
+def test_a_range_has_ends_also_in_a_subclass_and_nonsense_is_refused(refused):
     @dataclass(frozen=True)
     class Own(ft.DST):
         tickets: int = 1
@@ -116,9 +116,6 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refuse
     assert ft.TreeNet(shared=0).shared == 0
     assert ft.SupTickets(low=0.05).low == ft.SupTickets().high
     refused("tickets must be at least 1", Own, tickets=0)
-
-
-def test_what_cannot_be_meant_is_refused(refused):
     for make, words in (
         (lambda: ft.LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
         (lambda: ft.LTR(criterion="snip"), "leave criterion out"),

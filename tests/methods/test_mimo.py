@@ -75,7 +75,7 @@ def test_prediction_gives_the_same_input_to_all_heads(name, axis):
     assert all(torch.equal(part, x) for part in given.chunk(3, axis))
 
 
-def test_a_head_reads_its_own_rows_of_the_last_layer():
+def test_heads_read_their_own_rows_of_layers_that_keep_their_size():
     model = MIMO(members=3).transform(create_model("mlp-8", (6,), 4)).eval()
     x, calls = torch.randn(5, 6), []
     model.network.fc.register_forward_hook(lambda *_: calls.append(1))
@@ -85,9 +85,6 @@ def test_a_head_reads_its_own_rows_of_the_last_layer():
         model.network.fc.bias[4:8] += 1  # the second head's
     change = model(x) - before
     torch.testing.assert_close(change, torch.tensor([0.0, 1, 0])[:, None, None].expand(3, 5, 4))
-
-
-def test_the_widened_first_layer_keeps_the_size_of_its_outputs():
     torch.manual_seed(0)
     layer = nn.Linear(300, 200)
     before = layer(torch.randn(100, 300)).std()

@@ -171,12 +171,9 @@ def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
     assert rates(plan.runs[0], 40) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too():
+def test_a_refinement_can_begin_higher_and_rewinding_goes_back_into_the_warm_up():
     (run,) = plan_of(ft.EDST(tickets=1, refinement_height=0.3), "cifar").runs
     assert rates(run, 1) == pytest.approx([0.1] * 150 + [0.03] * 50 + [0.003] * 50)
-
-
-def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
     search, *retrainings = plan_of(ft.LTR(tickets=2), "fast").runs
     whole = rates(plan_of(ft.Dense(), "fast").runs[0], 400)
     assert rates(search, 400) == pytest.approx(whole, rel=1e-9)

@@ -70,13 +70,15 @@ def test_the_first_member_is_the_network_as_it_was(name, shared):
     assert all(p.grad is not None for p in tree.parameters() if p.requires_grad)
 
 
-def test_the_default_leaves_a_third_to_the_branches():
+def test_the_default_leaves_a_third_to_the_branches_and_separate_ones_are_runs():
     for name, shared in {"mlp-16-8": 1, "cnn-4": 2, "wrn-16-1": 6, "own": 2}.items():
         default = TreeNet(members=2).transform(build(name))
         explicit = TreeNet(members=2, shared=shared).transform(build(name))
         assert list(default.state_dict()) == list(explicit.state_dict())
     one = TreeNet(members=2).transform(create_model("mlp-8", (6,), 4))
     assert len(list(one.trunk.parameters())) == len(list(one.branches[0].parameters())) == 2
+    plans = [TreeNet(shared=shared).plan(Setting(get_recipe("cifar"))) for shared in (0, None)]
+    assert [plan.trainings for plan in plans] == [3, 1.5]  # the second is the paper's
 
 
 class InPlace(nn.Module):
@@ -137,11 +139,6 @@ def test_a_network_that_does_not_suit_is_told_why(refused):
         refused(words, TreeNet(shared=shared).transform, network)
         # Separate networks need no stages.
         assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
-
-
-def test_separate_networks_are_as_many_runs():
-    plans = [TreeNet(shared=shared).plan(Setting(get_recipe("cifar"))) for shared in (0, None)]
-    assert [plan.trainings for plan in plans] == [3, 1.5]  # the second is the paper's
 
 
 def linear_layers(number):

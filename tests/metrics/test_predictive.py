@@ -64,11 +64,17 @@ def test_probabilities_that_floats_hardly_hold_are_scored():
         assert score([[each] for each in logs], [label]) == pytest.approx(expected, rel=1e-9)
 
 
-def test_logits_are_combined_by_their_mean():
+def test_logits_are_combined_by_their_mean_and_one_member_is_its_ensemble(refused):
     logs, _ = draw(3, 20, 5)
     found = ensemble_log_probs(logs, "logits")
     np.testing.assert_allclose(found, log_softmax(logs.mean(0), axis=-1), atol=1e-12)
     assert not np.allclose(ensemble_log_probs(logs), found)
+    logs, _ = draw(1, 30, 4)
+    for combine in RULES:
+        np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
+        words = r"\(members, samples, classes\), not \(30, 4\)"
+        refused(words, ensemble_log_probs, logs[0], combine)
+    refused("did you mean 'logits'", ensemble_log_probs, [[[0.0]]], "logit")
 
 
 @settings(max_examples=80, deadline=None)
@@ -93,15 +99,6 @@ def test_members_that_rule_out_everything_or_some_make_no_nan(combine):
         found = ensemble_log_probs(logs, combine)
         temperate = Temperature((2.0,), combine=combine).apply(logs)
         assert not any(np.isnan(each).any() for each in (found, normalise(found), temperate))
-
-
-def test_one_member_is_its_own_ensemble_and_needs_its_axis(refused):
-    logs, _ = draw(1, 30, 4)
-    for combine in RULES:
-        np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
-        words = r"\(members, samples, classes\), not \(30, 4\)"
-        refused(words, ensemble_log_probs, logs[0], combine)
-    refused("did you mean 'logits'", ensemble_log_probs, [[[0.0]]], "logit")
 
 
 @settings(max_examples=50, deadline=None)

@@ -18,10 +18,13 @@ def analysis(run):
     return analyse(run)
 
 
-def test_what_was_not_saved_is_not_analysed(full_runs, runs):
+def test_classes_have_names_and_what_was_not_saved_is_not_analysed(full_runs, runs, run):
     assert analyse(runs[0]) is None
     alone = analyse(full_runs[0])
     assert alone.sizes is alone.classes.disagreement is None
+    assert class_names(run, 10)[:2] == ["airplane", "automobile"]
+    assert class_names(run, 3) == ["0", "1", "2"]
+    assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
 
 
 def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
@@ -55,12 +58,6 @@ def test_what_has_no_samples_or_predictions_is_left_out(tmp_path):
     folder = write_fake(tmp_path, FAKES[3], samples=30)
     (folder / "predictions" / "ood" / "svhn.npz").unlink()
     assert list(analyse(read_run(folder)).unfamiliar) == ["gaussian-noise"]
-
-
-def test_classes_have_the_names_of_the_data_set(run, runs):
-    assert class_names(run, 10)[:2] == ["airplane", "automobile"]
-    assert class_names(run, 3) == ["0", "1", "2"]
-    assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
 
 
 def test_differences_change_sign_with_their_sides_and_infinities_claim_none(full_runs, analysis):

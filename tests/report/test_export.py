@@ -78,7 +78,7 @@ def test_no_name_is_a_formula_in_a_spreadsheet_or_an_option_of_the_row_before_in
         assert not (before.endswith(r"\\") and line[0] in "[*")
 
 
-def test_every_table_of_a_page_becomes_three_files(tmp_path):
+def test_every_table_of_a_page_becomes_three_files_in_ascii(tmp_path, full_page):
     bodies = {"one": TABLE, "two": Folded("open", TABLE), "three": Text("b")}
     sections = [Section(key.title(), "How.", body, key) for key, body in bodies.items()]
     page = Page("P", "L", sections)
@@ -88,9 +88,6 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
     ]
     assert all(path.read_text() for path in written)
     assert (tmp_path / "tables" / "one.tex").read_text().splitlines()[1] == "% One. How."
-
-
-def test_tables_of_a_full_page_are_ascii_in_latex(full_page, tmp_path):
     for path in write_tables(full_page, tmp_path):
         if path.suffix == ".tex":
             lines = [line for line in path.read_text().splitlines() if not line.startswith("%")]

@@ -149,12 +149,6 @@ def test_numbers_that_are_not_finite_or_all_equal_draw_no_nonsense(fill):
             assert not re.search(r'[ "](nan|-?inf)[ "]', panel), figure
 
 
-def test_a_run_keeps_its_colour_where_others_are_missing():
-    (panel,) = attack_bars({"b": attack(0.9, 0.3, 0.4, 0.5)}, what="FGSM", runs=["a", "b"])
-    assert "var(--vermillion," in panel
-    assert "var(--blue," not in panel
-
-
 @pytest.mark.parametrize(
     ("runs", "only"),
     [
@@ -258,7 +252,7 @@ def test_ten_classes_are_all_shown_and_of_100_those_that_differ_most_or_are_hard
     assert [text for text in texts(panel) if text.startswith("class ")] == names[:20]
 
 
-def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
+def test_curves_state_the_given_areas_and_have_a_mark_a_severity():
     (panel,) = roc_curves({"svhn": {"a": replace(roc(50_000), auroc=0.91234)}})
     assert {"a 0.9123", "svhn"} <= set(texts(panel))
     assert len(panel) < 20_000
@@ -266,9 +260,6 @@ def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
     (panel,) = risk_curves({"a": curve})
     assert f"a {curve.area:.4f}" in texts(panel)
     assert len(panel) < 20_000
-
-
-def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
     curves = {"a": {"accuracy": [0.9, 0.8, NAN], "nll": [0.1, 0.2, 0.3]}, "b": {"nll": [1, 2, 3]}}
     accuracy, nll = scores.severity_curves([1, 2, 3], curves)
     assert marks(accuracy, "blue") == 2 + 1
@@ -320,12 +311,16 @@ def test_curves_of_sizes_and_sparsities_have_a_mark_a_point_and_run_from_left_to
     assert scores.sparsity_curves({"a": one}) == scores.sparsity_curves({"a": other})
 
 
-def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
+def test_numbers_and_runs_have_colours_of_their_own_that_can_be_read():
     (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
     for dark in (False, True):
         page, text, blue = (shade(name, dark) for name in ("page", "text", "blue"))
         for opacity in opacities(panel):
             assert contrast(text, opacity * blue + (1 - opacity) * page) >= 4.5
+    assert len({light for light, _ in PALETTE.values()}) == len(PALETTE)
+    (panel,) = attack_bars({"b": attack(0.9, 0.3, 0.4, 0.5)}, what="FGSM", runs=["a", "b"])
+    assert "var(--vermillion," in panel
+    assert "var(--blue," not in panel
 
 
 def test_few_members_stand_two_in_a_panel_whatever_other_runs_have():
@@ -358,7 +353,3 @@ def test_text_and_series_stand_out_from_page_and_bands(dark, names, least):
     for name in names:
         for ground in ("page", "band"):
             assert contrast(shade(name, dark), shade(ground, dark)) >= least, (name, ground)
-
-
-def test_a_colour_in_a_drawing_means_one_name_only():
-    assert len({light for light, _ in PALETTE.values()}) == len(PALETTE)

@@ -113,15 +113,12 @@ def test_settings_that_are_damaged_or_newer_are_named(write_run, content, words)
     fails_with(folder, "config.yaml", *words)
 
 
-def test_runs_on_different_test_sets_are_not_compared(write_run, refused):
+def test_runs_of_one_test_set_have_other_names_and_count_once(write_run, refused, monkeypatch):
     mine = write_run("mine")
     other = write_run("other", metrics={"dataset": "huge"})
     fewer = write_run("fewer", metrics={"samples": 12})
     refused(r"mine tiny \(1,234 samples\), other huge", read_runs, [mine, other])
     refused(re.escape("fewer tiny (12)"), read_runs, [mine, fewer])
-
-
-def test_runs_have_names_that_differ_and_can_be_printed_and_count_once(write_run, monkeypatch):
     folders = [write_run("a/edst"), write_run("b/edst"), write_run("b/dst")]
     assert [run.name for run in read_runs(folders)] == ["a/edst", "b/edst", "b/dst"]
     monkeypatch.chdir(folders[2])

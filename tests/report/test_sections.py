@@ -38,27 +38,21 @@ def test_the_reference_is_the_dense_model_or_the_first_run(full_runs, refused):
     refused(words, find_reference, full_runs, "mimo")
 
 
-def test_differences_are_between_the_rows_of_the_main_table(comparison, full_runs):
+def test_differences_are_those_of_the_main_table_in_units_of_cost(comparison, full_runs):
     base = full_runs[0].results.ensemble
     rows = make(comparison, "differences").body.rows
     for run, row in zip(full_runs[1:], rows, strict=True):
         expected = [run.results.ensemble[key] - base[key] for key in ("accuracy", "nll", "ece")]
         assert [row[i].value for i in (1, 5, 9)] == pytest.approx(expected)
-
-
-def test_a_unit_of_cost_that_differs_by_rounding_is_one(full_runs):
     one, other = full_runs[:2]
     ledger = replace(other.ledger, dense_flops=math.nextafter(one.ledger.dense_flops, math.inf))
     section = make(Comparison.of([one, replace(other, ledger=ledger)]), "cost")
     assert "can't be compared" not in section.caption
 
 
-def test_without_predictions_nothing_is_claimed_to_be_sure(runs):
-    comparison = Comparison.of(runs)
-    assert not any(make(comparison, it) for it in ("differences", "intervals", "reliability"))
-
-
-def test_correlations_need_three_runs_of_several_members(comparison, full_runs):
+def test_nothing_is_claimed_without_predictions_or_three_runs(runs, comparison, full_runs):
+    bare = Comparison.of(runs)
+    assert not any(make(bare, it) for it in ("differences", "intervals", "reliability"))
     rows = table_of(make(comparison, "correlations"))
     assert [row["runs"] for row in rows] == ["3", "3", "3"]
     fewer = Comparison(full_runs[:3], full_runs[0], comparison.analyses)

@@ -61,11 +61,16 @@ def test_every_column_shows_a_number_of_the_row_and_marks_the_best(rows):
     }  # fmt: skip
 
 
-def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
+def test_columns_without_numbers_are_left_out_and_means_over_others_apart(rows, full_runs):
     assert "c_nll" not in [each.key for each in columns_of(rows, COLUMNS)]
     with_corruptions = [each.key for each in columns_of(make_rows(full_runs), COLUMNS)]
     assert {"c_accuracy", "c_nll", "c_ece", "c_ece_pooled"} < set(with_corruptions)
     assert "a_accuracy" not in with_corruptions
+    same = [_with_types(run, 3) for run in full_runs[:2]]
+    rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
+    measured = {row.run: row.numbers["c_accuracy"] is not None for row in rows}
+    assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
+    assert chosen(same).types == same[0].results.shift["cifar10-c"].types
 
 
 @pytest.mark.parametrize(
@@ -143,11 +148,3 @@ def _with_types(run, count, severities=5):
     """The run as if it had been tested on other corruptions, in no set that has a name."""
     means = {"given": run.results.shift["cifar10-c"].means["all19"]}
     return with_results(run, shift=shift_of(run, count, severities, means=means))
-
-
-def test_means_over_different_corruptions_are_in_no_column_together(full_runs):
-    same = [_with_types(run, 3) for run in full_runs[:2]]
-    rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
-    measured = {row.run: row.numbers["c_accuracy"] is not None for row in rows}
-    assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
-    assert chosen(same).types == same[0].results.shift["cifar10-c"].types

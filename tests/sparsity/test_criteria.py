@@ -245,14 +245,11 @@ def test_norms_use_the_statistics_of_the_batch(monkeypatch):
         torch.testing.assert_close(scores[name], (weight * weight.grad).abs().detach())
 
 
-def test_a_weight_without_gradient_is_kept_last():
+def test_a_weight_without_gradient_is_last_and_another_loss_scores_otherwise():
     network = drawn(nn.Linear(4, 3))
     network.idle = nn.Linear(4, 3)
     topology = initial_topology("snip", network, 0.5, batches_of(6, 4))
     assert [int(topology[name].sum()) for name in ("weight", "idle.weight")] == [11, 1]
-
-
-def test_another_loss_gives_other_scores():
     model = perceptron()
     inputs = batches_of(6, 4)[0][0]
     batch = [(inputs, torch.randn(6, 3, generator=generator(9)))]

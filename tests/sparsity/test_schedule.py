@@ -6,14 +6,11 @@ from freetickets.sparsity import Exploration, GradualPruning
 from freetickets.sparsity.schedule import anneal
 
 
-def test_explorations_come_every_interval_until_the_stop_inclusive():
+def test_explorations_come_by_interval_and_their_rates_start_and_end_exactly(refused):
     exploration = Exploration(rate=0.3, interval=4, stop=12)
     explored = {step: exploration(step) for step in range(1, 30) if exploration(step)}
     assert explored == {4: 0.3, 8: 0.3, 12: 0.3}
     assert [Exploration()(step) for step in (99, 100, 88_000, 88_001)] == [0, 0.5, 0.5, 0]
-
-
-def test_rates_fall_as_a_cosine_or_a_line_and_start_and_end_exactly(refused):
     cosine = Exploration(0.5, 10, "cosine", final_rate=0.005, steps=1000)
     linear = Exploration(0.4, 25, "linear", steps=100)
     for step in range(10, 1001, 10):

@@ -12,7 +12,7 @@ def view(weight, gradient=None, momentum=None, seed=0):
     return WeightView("fc.weight", weight, weight != 0, gradient, momentum, generator)
 
 
-def test_scores_are_absolute_values_or_zero_or_their_sum():
+def test_scores_are_absolute_values_and_ask_for_gradients_if_they_look_at_them():
     seen = view([-3.0, 2.0, 0.5], torch.tensor([1.0, -4.0, 0.0]), torch.tensor([-5.0, 0.5, 0.0]))
     expected = {
         "magnitude": [3, 2, 0.5], "gradient": [1, 4, 0], "momentum": [5, 0.5, 0],
@@ -23,9 +23,6 @@ def test_scores_are_absolute_values_or_zero_or_their_sum():
     assert half(seen).tolist() == [3.5, 4, 0.5]
     for name in ("gradient", "momentum"):
         assert SCORES[name](view([-3.0, 2.0])).tolist() == [0, 0]
-
-
-def test_only_scores_that_look_at_gradients_ask_for_them():
     needs = {name: set(score.needs) for name, score in SCORES.items() if score.needs}
     gradient = {"gradient"}
     assert needs == {
@@ -50,14 +47,11 @@ def test_what_is_no_score_is_refused(refused):
         refused(message, lambda make=make: make()(view([1.0, 2.0])))
 
 
-def test_a_mixture_has_shares_that_add_up_to_one():
+def test_a_mixture_has_shares_and_random_unfired_the_never_active_first():
     parts = as_mixture({"gradient": 3, "random": 1, "momentum": 0})
     assert [share for _, share in parts] == [0.75, 0.25, 0]
     assert [score for score, _ in parts] == [SCORES[n] for n in ("gradient", "random", "momentum")]
     assert as_mixture("random") == [(SCORES["random"], 1.0)]
-
-
-def test_random_unfired_puts_weights_that_were_never_active_first():
     fired = torch.tensor([True, False] * 25)
     seen = dataclasses.replace(view(torch.ones(50)), ever_active=fired)
     scores = SCORES["random-unfired"](seen)

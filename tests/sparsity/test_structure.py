@@ -102,7 +102,7 @@ def test_the_selected_mask_holds_what_is_kept_and_has_the_highest_score(name, sh
     assert scores[chosen].sum() == max(scores[mask].sum() for mask in allowed)
 
 
-def test_survivors_are_the_best_active_units_wherever_they_lie():
+def test_survivors_are_the_best_units_also_where_single_precision_fails():
     scores = torch.tensor([[9.0, 0.0, 2.0, 3.0], [0.0, 0.0, 3.0, 4.0]])
     everywhere = torch.ones(2, 4, dtype=torch.bool)
     for count, blocks in [(8, [1, 1]), (7, [0, 1]), (4, [0, 1]), (3, [0, 0])]:
@@ -110,6 +110,11 @@ def test_survivors_are_the_best_active_units_wherever_they_lie():
         assert kept.tolist() == 2 * [[bool(blocks[i // 2]) for i in range(4)]]
         kept = FanIn().survive(scores, count, everywhere, generator())
         assert torch.equal(kept, select_top(scores, count, everywhere, generator()))
+    order = torch.randperm(24, generator=generator()).view(4, 6)
+    scores = 1 + order.double() * 1e-12
+    chosen = FanIn().select(scores, 8, torch.ones(4, 6, dtype=torch.bool), generator())
+    best = torch.zeros(4, 6, dtype=torch.bool).scatter_(1, order.topk(2, dim=1).indices, True)
+    assert torch.equal(chosen, best)
 
 
 @each
@@ -135,14 +140,6 @@ def test_selection_follows_the_entries_whatever_the_memory_layout_and_type(name,
     assert expected.sum() == 144
     other = scores.to(memory_format=torch.channels_last)
     assert torch.equal(structure.select(other, 144, everywhere, generator(1)), expected)
-
-
-def test_scores_that_single_precision_cannot_tell_apart_are_told_apart():
-    order = torch.randperm(24, generator=generator()).view(4, 6)
-    scores = 1 + order.double() * 1e-12
-    chosen = FanIn().select(scores, 8, torch.ones(4, 6, dtype=torch.bool), generator())
-    best = torch.zeros(4, 6, dtype=torch.bool).scatter_(1, order.topk(2, dim=1).indices, True)
-    assert torch.equal(chosen, best)
 
 
 @pytest.mark.parametrize(

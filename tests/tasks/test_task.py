@@ -145,17 +145,7 @@ def test_options_and_outputs_that_do_not_fit_are_refused():
             Classification(**options).batch_loss(OUTPUTS, LABELS + shift)
 
 
-def test_the_running_score_is_the_accuracy():
-    right = Classification().sample_scores(OUTPUTS, LABELS)
-    assert right.tolist() == [True, False, True, False]
-    assert Classification().logged(float(right.double().mean())) == 0.5
-    assert Classification().guess(LABELS, 4) == pytest.approx(math.log(4))
-    found = Classification().measure(Classification().predictions(OUTPUTS)[None], LABELS.numpy())
-    assert list(found) == ["accuracy", "nll", "ece"]
-    assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
-
-
-def test_answers_are_in_the_words_of_the_labels():
+def test_answers_are_in_the_words_of_labels_and_the_running_score_is_accuracy():
     classes = Classes(("1", "2"), (1, 2))
     # The third output has no class, whatever it says.
     answers = Classification().answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
@@ -163,6 +153,13 @@ def test_answers_are_in_the_words_of_the_labels():
     columns = Classification().columns(np.log([[0.1, 0.3, 0.6]]), classes)
     assert columns["class"].tolist() == ["2"]
     assert columns["probability"].tolist() == pytest.approx([0.3])
+    right = Classification().sample_scores(OUTPUTS, LABELS)
+    assert right.tolist() == [True, False, True, False]
+    assert Classification().logged(float(right.double().mean())) == 0.5
+    assert Classification().guess(LABELS, 4) == pytest.approx(math.log(4))
+    found = Classification().measure(Classification().predictions(OUTPUTS)[None], LABELS.numpy())
+    assert list(found) == ["accuracy", "nll", "ece"]
+    assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
 
 
 def test_weights_help_the_class_that_they_weigh(features):

@@ -269,11 +269,6 @@ def test_a_finite_loss_that_has_diverged_leaves_the_checkpoint(refused, features
     assert not (tmp_path / "tickets").exists()
 
 
-def test_guessing_is_counted_by_the_outputs_that_a_network_has(features):
-    many = nn.Linear(6, 3000)  # whose first losses are more than ten times log 3 / 2
-    ft.Dense().fit(many, (features[0] * 4, features[1] % 2), lr=1e-6, **SMALL)
-
-
 @pytest.mark.parametrize(("validation", "lr"), [(0.0, 1e38), (0.2, 1e38), (0.2, 1e30)])
 def test_a_network_that_a_step_ruined_is_no_ticket(refused, features, tmp_path, validation, lr):
     data = (features[0] * 1000, features[1])
@@ -284,9 +279,11 @@ def test_a_network_that_a_step_ruined_is_no_ticket(refused, features, tmp_path, 
     assert not (tmp_path / "tickets").exists()
 
 
-def test_a_phase_that_is_shorter_than_a_step_is_refused_not_left_out(refused, features):
+def test_a_short_phase_is_refused_and_guessing_counted_by_outputs(refused, features):
     words, settings = r"'refine 1' lasts .* less than a step", {"epochs": 1, "batch_size": 32}
     refused(words, ft.EDST(tickets=3).fit, "mlp-8", features, quiet=True, **settings)
+    many = nn.Linear(6, 3000)  # whose first losses are more than ten times log 3 / 2
+    ft.Dense().fit(many, (features[0] * 4, features[1] % 2), lr=1e-6, **SMALL)
 
 
 @pytest.mark.parametrize("outputs", [(2,), (), (3, 4)], ids=str)
