@@ -5,7 +5,7 @@ from rich.console import Console
 from freetickets.progress import WorkProgress
 
 
-def test_a_log_gets_one_line_for_each_set_and_a_quiet_one_only_warnings(capsys):
+def test_logs_get_a_line_a_set_quiet_ones_warnings_and_terminals_a_bar(capsys):
     progress = WorkProgress()
     with progress.over(400):
         for name in ("first", "second"):
@@ -23,9 +23,6 @@ def test_a_log_gets_one_line_for_each_set_and_a_quiet_one_only_warnings(capsys):
         progress.end("first")
         progress.warn("old.npz is left out")
     assert capsys.readouterr().err == "warning: old.npz is left out\n"
-
-
-def test_a_terminal_gets_a_bar_that_goes_away(capsys):
     progress = WorkProgress()
     screen = io.StringIO()
     progress._console = Console(file=screen, force_terminal=True, width=100)

@@ -78,7 +78,7 @@ def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused):
         assert len(str(error)) < 100  # however long a value is
 
 
-def test_ranges_end_where_they_say(refused):
+def test_ranges_end_where_they_say_and_files_may_differ_only_as_allowed(refused):
     short = Annotated[str, reading.must("be short", lambda text: len(text) < 3)]
     for kind, good, bad in (
         (Count, [1, 7], [0, -1]),
@@ -92,9 +92,6 @@ def test_ranges_end_where_they_say(refused):
         assert [read(kind, value) for value in good] == good
         for value in bad:
             refused(r"^it must ", read, kind, value)
-
-
-def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     assert read(float, "1e-3", allow=Allow.TEXTS) == 1e-3
     assert read(int | None, "", allow=Allow.TEXTS) is None
     refused(r"must be a whole number, not '1\.5'", read, int, "1.5", allow=Allow.TEXTS)

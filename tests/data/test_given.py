@@ -131,13 +131,17 @@ def test_only_a_part_of_an_array_is_held_when_it_is_predicted(refused, tmp_path)
     refused("not finite", next, parts)
 
 
-def test_names_tell_samples_labels_and_classes_apart():
+def test_names_tell_data_apart_and_the_page_about_it_prints_what_it_says():
     x = np.arange(12.0).reshape(6, 2)
     labels = [[0, 1] * 3, [1, 0] * 3, [1, 2] * 3, ["a", "b"] * 3, [False, True] * 3]
     names = {loading.training_data((x, y))[0].name for y in labels}
     names.add(loading.training_data((x + 1, labels[0]))[0].name)
     assert len(names) == 6
     assert loading.training_data((x, labels[0]))[0].name == "arrays-de6fff97"  # as in older runs
+    page = Path(__file__).parents[2] / "docs" / "data.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
 
 
 class Stream(IterableDataset):
@@ -153,13 +157,6 @@ def test_what_is_no_data_is_one_line(refused, data):
     kind = type(data).__name__
     words = rf"^train_data must be a data set's name, a pair .* with a length, not a {kind}$"
     refused(words, loading.training_data, data)
-
-
-def test_the_page_about_data_prints_what_it_says():
-    page = Path(__file__).parents[2] / "docs" / "data.md"
-    found = doctest.testfile(str(page), module_relative=False)
-    assert found.attempted > 5
-    assert found.failed == 0
 
 
 # ---- validation

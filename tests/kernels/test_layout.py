@@ -158,7 +158,7 @@ def test_a_detached_network_is_the_one_it_was(conversions, error, build, expecte
         assert not network.get_parameter(name)[~mask].any()
 
 
-def test_dropout_drops_as_much_in_groups():
+def test_dropout_drops_as_much_in_groups_and_batches_may_wait(error):
     network, _ = prepared(
         lambda: nn.Sequential(conv(3, 8), nn.Dropout(0.3), conv(8, 8), nn.Flatten()), "sparse"
     )
@@ -168,9 +168,6 @@ def test_dropout_drops_as_much_in_groups():
     (dropped,) = seen
     assert isinstance(dropped, Maps)
     assert (dropped == 0).float().mean() == pytest.approx(0.3, abs=0.01)
-
-
-def test_batches_may_wait_for_their_backward_pass(error):
     found = {}
     for backend in ("masked", "sparse"):
         network, sparsifier = prepared(NETWORKS["cnn"][0], backend)

@@ -47,7 +47,7 @@ def test_every_bit_is_the_same_for_any_number_of_threads(window, same_bits):
     same_bits(lambda: list(both(x, window))[1])
 
 
-def test_nan_is_seen_in_the_result_and_in_the_gradient():
+def test_nan_is_seen_and_what_does_not_fit_refused(refused):
     x = torch.zeros(1, 1, 2, 2)
     for place in range(4):
         broken = x.clone()
@@ -55,6 +55,14 @@ def test_nan_is_seen_in_the_result_and_in_the_gradient():
         _, (y, gradient) = both(broken, (2, 2), torch.full((1, 1, 1, 1), 7.0))
         assert y.isnan().all()
         assert gradient.sum() == 7  # it is not lost
+    x = to_groups(torch.randn(3, 2, 4, 4), lanes())
+    y, places = max_pool(x, [2, 2])
+    for window in ([5, 1], [0, 2], [2]):
+        refused("have no windows", max_pool, x, window)
+    for gradient, of in ((y[..., :1, :], places), (y, places[..., :1, :])):
+        refused("pooled maps of", max_pool_backward, gradient, of, [2, 2], [4, 4])
+    refused("more than 256", max_pool, to_groups(torch.randn(1, 1, 17, 16), lanes()), [17, 16])
+    refused("5 dimensions", max_pool, x[0], [2, 2])
 
 
 @pytest.mark.parametrize(
@@ -89,17 +97,6 @@ def test_it_can_be_differentiated_twice():
         (first,) = torch.autograd.grad(pool(leaf).pow(3).sum(), leaf, create_graph=True)
         found.append(torch.autograd.grad(first.square().sum(), leaf)[0])
     torch.testing.assert_close(*found)
-
-
-def test_what_does_not_fit_is_refused(refused):
-    x = to_groups(torch.randn(3, 2, 4, 4), lanes())
-    y, places = max_pool(x, [2, 2])
-    for window in ([5, 1], [0, 2], [2]):
-        refused("have no windows", max_pool, x, window)
-    for gradient, of in ((y[..., :1, :], places), (y, places[..., :1, :])):
-        refused("pooled maps of", max_pool_backward, gradient, of, [2, 2], [4, 4])
-    refused("more than 256", max_pool, to_groups(torch.randn(1, 1, 17, 16), lanes()), [17, 16])
-    refused("5 dimensions", max_pool, x[0], [2, 2])
 
 
 @pytest.mark.parametrize("function", ["ft_max_pool", "ft_max_pool_backward"])

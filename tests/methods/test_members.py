@@ -118,7 +118,7 @@ def test_redrawn_values_are_the_same_in_another_order_but_for_zeros_and_ones(fix
     assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
 
 
-def test_layers_in_two_places_are_replaced_by_one_and_those_made_of_data_not_at_all():
+def test_layers_in_two_places_are_one_and_modes_are_put_back():
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
     attention = network[2].out_proj
@@ -134,9 +134,6 @@ def test_layers_in_two_places_are_replaced_by_one_and_those_made_of_data_not_at_
     assert len(layers) == 7
     network.get_submodule("whitening.conv").requires_grad_()
     assert len(tools.weight_layers(network)) == 8, "one that is trained is a layer as any other"
-
-
-def test_modes_and_the_fast_path_are_put_back_after_an_error():
     network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
 
     def fail():

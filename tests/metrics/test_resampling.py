@@ -38,7 +38,7 @@ def test_the_fast_way_is_the_metric_on_the_same_draws(metric):
     assert fast.low <= fast.value <= fast.high
 
 
-def test_the_interval_is_that_of_scipy():
+def test_the_interval_is_that_of_scipy_for_any_metric_level_and_seed():
     logs, labels = draw(400)
     found = bootstrap(accuracy, logs, labels, repeats=4000)
     right = np.exp(logs).mean(0).argmax(-1) == labels
@@ -46,9 +46,6 @@ def test_the_interval_is_that_of_scipy():
         (right.astype(float),), np.mean, n_resamples=4000, method="percentile", rng=1
     ).confidence_interval
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
-
-
-def test_any_metric_can_be_resampled_and_level_and_seed_decide_its_interval():
     logs, labels = draw(50)
     found = bootstrap(lambda drawn, _: disagreement(drawn), logs, labels, repeats=40)
     assert found.low < found.value == disagreement(logs) < found.high

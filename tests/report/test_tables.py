@@ -31,7 +31,7 @@ def column(key):
     return next(column for column in (*COLUMNS, *MORE_COLUMNS) if column.key == key)
 
 
-def test_a_row_has_the_numbers_of_its_run(rows):
+def test_rows_and_columns_have_the_numbers_of_their_runs_and_the_best(rows):
     row = rows[0].as_dict()
     row.pop("folder")
     assert row == pytest.approx({
@@ -44,9 +44,6 @@ def test_a_row_has_the_numbers_of_its_run(rows):
         "train_flops": 0.4, "growth_flops": 0.003, "test_flops": 0.4, "training_runs": 1,
         "seconds": 12.0, "ticket_mb": 2.5,
     })  # fmt: skip
-
-
-def test_every_column_shows_a_number_of_the_row_and_marks_the_best(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
     assert [each.cell(rows[0]).text for each in shown] == [
         *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "1", "12"),

@@ -121,13 +121,17 @@ def test_synflow_prunes_by_the_same_share_in_each_of_its_rounds(monkeypatch):
     assert seen == [round(3000 * 0.01 ** (done / rounds)) for done in range(rounds)]
 
 
-def test_synflow_of_a_very_deep_network_does_not_overflow():
+def test_synflow_takes_very_deep_networks_and_tokens():
     model = drawn(nn.Sequential(*(nn.Linear(20, 20) for _ in range(30))), scale=10)
     for parameter in model.parameters():
         parameter.data.abs_()
     assert not model(torch.ones(1, 20)).isfinite().all()
     topology = initial_topology("synflow", model, 0.5, batches_of(2, 20))
     assert min(int(mask.sum()) for mask in topology.values()) > 100
+    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 3))
+    tokens = torch.randint(0, 9, (6, 3), generator=generator())
+    topology = initial_topology("synflow", model, 0.5, [(tokens, torch.arange(6) % 3)])
+    assert {name: int(mask.sum()) for name, mask in topology.items()} == {"2.weight": 18}
 
 
 HALF_AS_LARGE = nn.BatchNorm1d(6, eps=0.0)
@@ -143,13 +147,6 @@ def test_synflow_flows_through_norms_that_look_at_the_sample(norm, monkeypatch):
     found = scores_of("synflow", normed, batches_of(6, 4), monkeypatch)
     for mine, theirs in zip(found.values(), expected.values(), strict=True):
         torch.testing.assert_close(mine, theirs / (2 if norm is HALF_AS_LARGE else 1))
-
-
-def test_synflow_takes_tokens_too():
-    model = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 3))
-    tokens = torch.randint(0, 9, (6, 3), generator=generator())
-    topology = initial_topology("synflow", model, 0.5, [(tokens, torch.arange(6) % 3)])
-    assert {name: int(mask.sum()) for name, mask in topology.items()} == {"2.weight": 18}
 
 
 @pytest.mark.parametrize("distribution", ["global", "uniform"])

@@ -114,15 +114,12 @@ def test_exploring_before_any_gradient_is_refused(grow):
         Run(grow=grow, exploration=None).sparsifier.explore(0.5)
 
 
-def test_an_escape_may_follow_an_exploration_at_the_same_step():
+def test_an_escape_may_follow_at_once_but_not_after_zeroed_gradients(refused):
     run = Run()
     assert run.train(range(2)) == [False, True]
     before = run.digest
     run.sparsifier.explore(0.8)
     assert run.digest != before
-
-
-def test_gradients_zeroed_before_the_step_are_noticed(refused):
     run = Run(exploration=Exploration(interval=1), backend="auto")
     run.backward()
     run.optimizer.zero_grad()

@@ -120,7 +120,7 @@ def test_a_pattern_that_fits_nothing_is_refused(network, option):
 # ---- what goes wrong silently in other libraries is refused here, or just works
 
 
-def test_sparsifiers_may_share_an_optimizer_but_no_weights_until_one_lets_go(refused, backend):
+def test_sparsifiers_share_optimizers_but_no_weights_until_one_lets_go(refused, backend):
     run = Run(sparsity=0.5, backend=backend)
     refused(r"another sparsifier holds '0\.weight'", run.sparsify, 0.5, backend=backend)
     run.sparsifier.detach()
@@ -128,6 +128,8 @@ def test_sparsifiers_may_share_an_optimizer_but_no_weights_until_one_lets_go(ref
     run = Run(sparsity=0.5, include="0", backend=backend)
     run.sparsify(0.75, include="2", backend=backend)
     assert [int((run.model[layer].weight == 0).sum()) for layer in (0, 2)] == [144, 324]
+    model = mlp()
+    refused(r"a Sequential is not a torch\.optim optimizer", Sparsifier, model, model)
 
 
 def weight_normed(layer):
@@ -146,8 +148,3 @@ def test_a_weight_that_is_computed_from_others_is_refused_with_advice_that_works
     refused(r"or leave it dense with exclude=\['0\.weight'\]", Sparsifier, model, optimizer)
     sparsifier = Sparsifier(model, optimizer, exclude=["0.weight"])
     assert [row.name for row in sparsifier.statistics()] == ["1.weight"]
-
-
-def test_an_optimizer_that_is_none_is_refused(refused):
-    model = mlp()
-    refused(r"a Sequential is not a torch\.optim optimizer", Sparsifier, model, model)

@@ -111,16 +111,13 @@ def test_top_kast_is_its_algorithm():
     assert all(len(different) > 3 for different in seen.values())
 
 
-def test_options_are_checked_and_overrides_win(refused):
+def test_options_are_checked_and_every_method_has_a_reference(refused):
     with pytest.raises(UnknownNameError, match=r"unknown sparse method .* did you mean 'rigl'"):
         sparse_method("riggl")
     refused("steps must be at least 1", sparse_method("set").options, 0.8, 0)
     assert prepared("gmp", pruning=None).sparsifier.topology == {}
     options = sparse_method("rigl").options(0.8, 1000)
     assert [step for step in range(1, 1200) if options["exploration"](step)][-1] == 990
-
-
-def test_every_method_has_a_reference_and_names_known_without_torch_are_all():
     assert RULES.keys() | {"top-kast"} == SPARSE_METHODS.keys()
     assert set(SCORE_NAMES) == SCORES.keys()
     assert set(CRITERION_NAMES) == CRITERIA.keys()

@@ -61,16 +61,13 @@ def test_a_closure_trains_as_the_plain_loop_and_sees_active_weights_in_each_call
     assert len({loss.item() for loss in losses}) > 8
 
 
-def test_a_given_topology_has_a_reserve_too_which_may_be_all_the_rest():
+def test_a_given_topology_has_a_reserve_and_what_is_refused_leaves_it_alone(refused):
     mask = torch.rand(4, 12, generator=generator(1)) < 0.3
     for reserve, trained in ((0.25, int(mask.sum()) + 12), (1.0, 48)):
         run = prepared(topology={"2.weight": mask}, reserve=reserve)
         assert torch.equal(run.sparsifier.topology["2.weight"], mask)
         run.train(range(1))
         assert (run.model[2].weight.grad != 0).sum() == trained
-
-
-def test_what_is_refused_leaves_the_topology_alone(refused):
     run = prepared()
     assert not any(isinstance(module, SparseLayer) for module in run.model.modules())
     run.train(range(1))

@@ -63,7 +63,7 @@ def test_global_pruning_is_one_threshold_which_may_empty_a_layer():
     run.assert_zero_outside()
 
 
-def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned(refused):
+def test_a_prune_score_sees_its_steps_gradient_and_held_layers_are_left(refused):
     seen = []
 
     def saliency(view):
@@ -73,6 +73,11 @@ def test_a_prune_score_sees_the_gradient_of_the_step_that_is_pruned(refused):
     prepared(pruning=GradualPruning(0.5, end=4, interval=2), prune=saliency).train(range(1, 6))
     assert seen == [True] * 6
     refused("no dense gradient", prepared(prune=saliency).sparsifier.prune, 0.5)
+    run = prepared()
+    first = run.sparsifier
+    run.sparsify(0.5, include="0")
+    refused(r"another sparsifier holds '0\.weight'", first.prune, 0.5)
+    assert (run.model[2].weight != 0).all()
 
 
 def test_auto_masks_while_pruning_also_to_a_sparsity_of_each_layer():
@@ -130,11 +135,3 @@ def test_the_state_of_a_pruned_run_is_refused_by_sparse_layers(refused, backend)
     else:
         other.sparsifier.load_state_dict(state)
         assert other.digest == pruned.digest
-
-
-def test_a_layer_that_is_held_by_another_sparsifier_is_not_pruned(refused):
-    run = prepared()
-    first = run.sparsifier
-    run.sparsify(0.5, include="0")
-    refused(r"another sparsifier holds '0\.weight'", first.prune, 0.5)
-    assert (run.model[2].weight != 0).all()

@@ -223,13 +223,20 @@ def test_a_first_topology_is_random_and_uniform():
 # ---- layers that do not fit
 
 
-def test_layers_that_do_not_fit_stay_dense_outside_the_budget():
+def test_layers_that_do_not_fit_stay_dense_and_n_of_m_has_its_own_sparsity():
     run = start("block-4x4", 0.5, (3, 16, 10), distribution="uniform")
     assert run.counts == {"5.weight": 128}  # neither 3 channels nor 10 classes
     assert run.sparsifier.sparsity == 0.5
     before = run.model[0].weight.detach().clone()
     run.train(range(4))
     assert (run.model[0].weight != before).all()
+    for sparsity in (DEFAULT_SPARSITY, 0.5, 0.505):
+        run = start("2:4", sparsity)
+        assert all(run.counts[name] == math.prod(shape) / 2 for name, shape in run.shapes.items())
+    assert start("1:4").sparsifier.sparsity == 0.75
+    run = start("2:4", {"5": 0.5, "7": 0.0})
+    assert list(run.sparsifier.topology) == ["5.weight"]
+    assert run.counts["5.weight"] == 64
 
 
 @pytest.mark.parametrize(
@@ -242,16 +249,6 @@ def test_a_first_layer_that_does_not_fit_is_the_dense_first_one(channels, distri
 
 
 # ---- the sparsity of N:M
-
-
-def test_n_of_m_has_its_own_sparsity_in_every_layer_that_a_map_does_not_leave_dense():
-    for sparsity in (DEFAULT_SPARSITY, 0.5, 0.505):
-        run = start("2:4", sparsity)
-        assert all(run.counts[name] == math.prod(shape) / 2 for name, shape in run.shapes.items())
-    assert start("1:4").sparsifier.sparsity == 0.75
-    run = start("2:4", {"5": 0.5, "7": 0.0})
-    assert list(run.sparsifier.topology) == ["5.weight"]
-    assert run.counts["5.weight"] == 64
 
 
 # ---- given and saved topologies

@@ -47,7 +47,7 @@ def assert_go_on_alike(run, other, step):
 # ---- topology="given"
 
 
-def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend):
+def test_zeros_of_a_network_are_taken_over_or_their_loss_announced(backend):
     source, run = trained(4), bare(1)
     run.load(source.state(), "model")
     sparsify(run, 1, backend, topology="given")
@@ -56,12 +56,6 @@ def test_a_sparsifier_takes_over_the_zeros_that_a_network_has(backend):
     counts = run.counts
     run.train(range(12))
     assert run.counts == counts
-
-
-# ---- a topology that is about to be destroyed
-
-
-def test_a_new_topology_over_an_old_one_is_announced_unless_somebody_chose_it(backend):
     run, other = trained(), start(3)
     run.sparsifier.detach()
     with pytest.warns(UserWarning, match="which a new random one replaces: pass topology='given'"):
@@ -69,6 +63,9 @@ def test_a_new_topology_over_an_old_one_is_announced_unless_somebody_chose_it(ba
     run.sparsifier.detach()
     sparsify(run, 5, backend, topology=other.sparsifier.topology)
     assert run.digest == other.digest
+
+
+# ---- a topology that is about to be destroyed
 
 
 @pytest.mark.parametrize("zeros", ["a layer that starts at zero", "a few by chance"])

@@ -162,7 +162,7 @@ def test_answers_are_in_the_words_of_labels_and_the_running_score_is_accuracy():
     assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
 
 
-def test_weights_help_the_class_that_they_weigh(features):
+def test_weights_help_their_class_and_members_are_combined_as_asked(features, refused, tmp_path):
     x, y = features
     settings = {"epochs": 2, "batch_size": 16, "lr": 0.01, "quiet": True}
     tasks = Classification(), Classification(class_weights=(1, 1, 50)), Classification(loss=focal)
@@ -170,9 +170,6 @@ def test_weights_help_the_class_that_they_weigh(features):
     plain, weighted, _ = (int((ensemble.predict(x) == 2).sum()) for ensemble in fitted)
     assert weighted > plain
     assert all(isinstance(ensemble.task, Classification) for ensemble in fitted)
-
-
-def test_members_are_combined_as_one_asks(refused, features, tmp_path):
     x, y = features
     method = ft.DenseEnsemble(tickets=2)
     fitted = method.fit("mlp-8", (x, y), epochs=1, combine="logits", quiet=True, output=tmp_path)

@@ -154,7 +154,7 @@ class Words(nn.Module):
         return self.head(self.embedding(x).mean(1))
 
 
-def test_integers_go_to_a_network_that_begins_with_an_embedding(refused, tmp_path):
+def test_integers_are_for_embeddings_and_numbers_to_other_networks(refused, tmp_path, features):
     tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
     labels = (tokens == 4).any(1)
     ensemble = EDST.fit(Words, (tokens, labels), output=tmp_path, lr=0.5, epochs=30, quiet=True)
@@ -166,9 +166,6 @@ def test_integers_go_to_a_network_that_begins_with_an_embedding(refused, tmp_pat
     refused("can't look up all integers from 9. to 98", again.predict, tokens + 90)
     too_many = tokens + 1, labels
     refused("can't look up all integers", EDST.fit, Words, too_many, epochs=3, quiet=True)
-
-
-def test_the_integers_of_a_table_are_numbers_to_other_networks(features):
     x, y = (features[0] * 10).round(), features[1]
     integers = EDST.fit("mlp-8", (x.long(), y), **SMALL)
     floats = EDST.fit("mlp-8", (x, y), **SMALL)
