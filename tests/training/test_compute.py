@@ -8,24 +8,10 @@ from freetickets.training import parallel
 from freetickets.training.parallel import Compute, Ranks, make_compute
 
 
-@pytest.fixture
-def network():
-    torch.manual_seed(0)
-    return nn.Linear(4, 3)
-
-
-@pytest.fixture
-def inputs():
-    return torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
-
-
-def sgd(network):
-    return torch.optim.SGD(network.parameters(), lr=0.1)
-
-
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, inputs, precision):
-    ours = Compute(precision=precision)
+def test_another_precision_is_left_and_a_step_that_overflows_left_out(precision):
+    torch.manual_seed(0)
+    network, inputs, ours = nn.Linear(4, 3), torch.randn(5, 4), Compute(precision=precision)
     with ours.autocast():
         output = network(inputs)
     assert output.dtype == precision
@@ -35,7 +21,8 @@ def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, i
     if precision is torch.bfloat16:
         assert state == {}
         return
-    optimizer, before = sgd(network), network.weight.detach().clone()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    before = network.weight.detach().clone()
     ours.update(network(inputs).square().mean() * 1e38, optimizer)  # infinite once scaled
     assert torch.equal(network.weight.detach(), before)
     assert ours.state_dict()["scale"] == state["scale"] / 2
