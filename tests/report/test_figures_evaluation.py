@@ -149,18 +149,15 @@ def test_numbers_that_are_not_finite_or_all_equal_draw_no_nonsense(fill):
             assert not re.search(r'[ "](nan|-?inf)[ "]', panel), figure
 
 
-@pytest.mark.parametrize(
-    ("runs", "only"),
-    [
+def test_panels_of_many_runs_and_members_stay_small():
+    for runs, only in (
         (12, ("classes", "roc", "novelty", "features", "densities", "size", "risk")),
         (1, ("disagreement", "transfer", "corruptions", "trajectories")),
-    ],
-)
-def test_panels_of_many_runs_and_members_stay_small(runs, only):
-    names = [f"run {number}" for number in range(runs)]
-    drawn = all_panels(names, members=20, classes=100, layers=60, types=19, only=only)
-    sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
-    assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
+    ):
+        names = [f"run {number}" for number in range(runs)]
+        drawn = all_panels(names, members=20, classes=100, layers=60, types=19, only=only)
+        sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
+        assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
 
 
 def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
@@ -206,9 +203,8 @@ X_AND_Y = [("x", 0.1), ("y", 0.2)]
 NOVEL = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
 
 
-@pytest.mark.parametrize(
-    ("panels", "shown"),
-    [
+def test_each_panel_names_what_it_shows():
+    for panels, shown in (
         (  # cells of unknown value stay empty
             lambda: breakdowns.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM"),
             [{"50.0", "25.0", "12.5", "–", "accuracy (%) under FGSM"}],
@@ -227,11 +223,9 @@ NOVEL = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
             lambda: layer_densities({"a": X_AND_Y, "b": X_AND_Y, "c": [("x", 1.0), ("y", 1.0)]}),
             [{"a = b", "c"}],
         ),
-    ],
-)
-def test_each_panel_names_what_it_shows(panels, shown):
-    for panel, words in zip(panels(), shown, strict=True):
-        assert words <= set(texts(panel))
+    ):
+        for panel, words in zip(panels(), shown, strict=True):
+            assert words <= set(texts(panel))
 
 
 def test_ten_classes_are_all_shown_and_of_100_those_that_differ_most_or_are_hardest():

@@ -194,17 +194,14 @@ def test_a_distribution_gives_each_layer_its_count(criterion, distribution):
     assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
 
 
-@pytest.mark.parametrize(
-    ("sparsity", "options", "counts"),
-    [
+def test_the_sparsity_of_each_layer_and_the_selection_count():
+    for sparsity, options, counts in (
         ({"0": 0.75}, {}, {"0.weight": 5, "2.weight": 15}),  # leaves nothing to a threshold
         (0.5, {"exclude": "2"}, {"0.weight": 10}),
         (0.5, {"include": "2"}, {"2.weight": 8}),
-    ],
-)
-def test_the_sparsity_of_each_layer_and_the_selection_count(sparsity, options, counts):
-    topology = initial_topology("magnitude", perceptron(), sparsity, **options)
-    assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
+    ):
+        topology = initial_topology("magnitude", perceptron(), sparsity, **options)
+        assert {name: int(mask.sum()) for name, mask in topology.items()} == counts
 
 
 @everyone

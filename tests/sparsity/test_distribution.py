@@ -72,20 +72,17 @@ def test_er_ignores_the_kernel_and_power_moves_erk_between_uniform_and_beyond():
     assert sum(counts.values()) == round(0.05 * size(shapes))
 
 
-@pytest.mark.parametrize(
-    ("sparsity", "distribution", "expected"),
-    [
+def test_each_layer_gets_its_count():
+    for sparsity, distribution, expected in (
         (0.9, "uniform", [10, 100, 18]),
         (0.9, "uniform-dense-first", [100, 100, 18]),  # the first is outside the budget
         (0.5, lambda *_: {"a": 0.25, "b": 0.75, "c": 1}, [25, 750, 180]),  # any function
         *((0.0, name, [100, 1000, 180]) for name in DISTRIBUTIONS),
         ({"c": 0.5, "*": 0.9}, "erk", [10, 100, 90]),  # the first pattern that fits
         ({"c": 0.5}, "erk", [100, 1000, 90]),
-    ],
-)
-def test_each_layer_gets_its_count(sparsity, distribution, expected):
-    counts = allocate({"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}, sparsity, distribution)
-    assert counts == dict(zip("abc", expected, strict=True))
+    ):
+        counts = allocate({"a": (10, 10), "b": (20, 50), "c": (4, 5, 3, 3)}, sparsity, distribution)
+        assert counts == dict(zip("abc", expected, strict=True))
 
 
 def test_patterns_fit_weights_or_modules_as_a_whole():

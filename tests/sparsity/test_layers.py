@@ -21,9 +21,8 @@ RECURRENT = [f"weight_{part}_{place}" for place in PLACES for part in ("ih", "hh
 OUTPUT = "out_proj.weight"
 
 
-@pytest.mark.parametrize(
-    ("module", "expected"),
-    [
+def test_all_matrices_of_a_layer_are_found_and_no_bias():
+    for module, expected in (
         (nn.Linear(4, 3), ["weight"]),
         *((kind(4, 3, 3), ["weight"]) for kind in CONVOLUTIONS),
         *((kind(4, 5, 2, bidirectional=True), RECURRENT) for kind in (nn.LSTM, nn.GRU, nn.RNN)),
@@ -35,15 +34,12 @@ OUTPUT = "out_proj.weight"
             nn.MultiheadAttention(8, 2, kdim=6, vdim=4),
             ["q_proj_weight", "k_proj_weight", "v_proj_weight", OUTPUT],
         ),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
-)
-def test_all_matrices_of_a_layer_are_found_and_no_bias(module, expected):
-    assert names(module) == expected
-    found = select_weights(nn.Sequential(module))
-    assert list(found) == [f"0.{name}" for name in expected]
-    for name, weight in found.items():
-        assert weight is module.get_parameter(name.removeprefix("0."))
+    ):
+        assert names(module) == expected
+        found = select_weights(nn.Sequential(module))
+        assert list(found) == [f"0.{name}" for name in expected]
+        for name, weight in found.items():
+            assert weight is module.get_parameter(name.removeprefix("0."))
 
 
 class Mine(nn.Linear):
@@ -61,9 +57,8 @@ OWN = nn.ModuleDict({"z": Mine(2, 2), "a": nn.Conv1d(2, 2, 1), "m": nn.GRUCell(2
 CHILD = nn.ModuleDict({"module": nn.Linear(3, 3)})
 
 
-@pytest.mark.parametrize(
-    ("model", "embeddings", "expected"),
-    [
+def test_what_can_be_sparse_is_found_once_in_the_networks_own_order():
+    for model, embeddings, expected in (
         (nn.Sequential(nn.Conv2d(3, 4, 1), *NORMS), True, ["0.weight"]),
         (TABLES, False, ["2.weight"]),
         (TABLES, True, ["0.weight", "1.weight", "2.weight"]),
@@ -73,10 +68,8 @@ CHILD = nn.ModuleDict({"module": nn.Linear(3, 3)})
         (nn.Sequential(FROZEN, nn.Linear(4, 4)), False, ["1.weight"]),
         (OWN, False, ["z.weight", "a.weight", "m.weight_ih", "m.weight_hh"]),
         (CHILD, False, ["module.weight"]),  # which is no wrapper
-    ],
-)
-def test_what_can_be_sparse_is_found_once_in_the_networks_own_order(model, embeddings, expected):
-    assert names(model, embeddings=embeddings) == expected
+    ):
+        assert names(model, embeddings=embeddings) == expected
 
 
 def test_lazy_layers_and_embeddings_with_sparse_gradients_are_refused(refused):
