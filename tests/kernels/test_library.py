@@ -78,7 +78,7 @@ def test_new_memory_is_aligned_and_a_tensor_is_made_ready_without_a_copy():
         assert found.data_ptr() % 64 == 0
 
 
-def test_large_tensors_take_the_memory_of_those_that_are_gone():
+def test_large_tensors_take_memory_that_is_free_and_give_it_back():
     library.release_memory()
     one, two = library.empty(1 << 20), library.empty(1 << 20)
     one.fill_(1)
@@ -95,6 +95,17 @@ def test_large_tensors_take_the_memory_of_those_that_are_gone():
         assert tensor.eq(number).all()
     del four, five, tensor
     assert library.empty(1 << 20).data_ptr() == address, "the parts grew together again"
+    library.release_memory()
+    before = _resident()
+    kept = library.empty(1 << 22).fill_(1)
+    del kept
+    assert _resident() - before > 15 << 20, "it waits for the next one"
+    library.release_memory()
+    assert _resident() - before < 4 << 20
+    library.empty(1 << 22).fill_(1)
+    other = library.empty(1 << 21, 3).fill_(1)
+    assert _resident() - before < 28 << 20, "it went when something else was needed"
+    assert other.eq(1).all()
 
 
 @given(st.lists(st.integers(1 << 19, 1 << 21), min_size=1, max_size=12), st.randoms())
@@ -108,20 +119,6 @@ def test_memory_is_never_given_to_two(sizes, random):
         if random.random() < 0.5:
             del alive[random.choice(list(alive))]
         assert all(t[0] == n and t[-1] == n for n, t in alive.items())
-
-
-def test_memory_that_nothing_uses_goes_back_to_the_system():
-    library.release_memory()
-    before = _resident()
-    kept = library.empty(1 << 22).fill_(1)
-    del kept
-    assert _resident() - before > 15 << 20, "it waits for the next one"
-    library.release_memory()
-    assert _resident() - before < 4 << 20
-    library.empty(1 << 22).fill_(1)
-    other = library.empty(1 << 21, 3).fill_(1)
-    assert _resident() - before < 28 << 20, "it went when something else was needed"
-    assert other.eq(1).all()
 
 
 def _resident():

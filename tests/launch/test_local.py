@@ -117,7 +117,10 @@ def test_a_worker_stopped_outside_of_training_leaves_no_lock(command, tmp_path, 
     assert not Path("run/.lock").exists()
 
 
-def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp_path):
+def test_second_commands_are_refused_and_mistakes_not_tried_again(cli, one_line, command, tmp_path):
+    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30"))
+    assert line.startswith("freetickets: run ")
+    assert "is not finite" in line
     with hold(tmp_path / "run"):
         run = tmp_path / "run"
         for process in [start([*command("dst"), "-o", run]), start(["evaluate", run])]:
@@ -125,12 +128,6 @@ def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp
             assert process.returncode == 2
             (line,) = said.splitlines()
             assert f"is in use by process {os.getpid()} on " in line
-
-
-def test_a_mistake_is_not_tried_again(cli, one_line, command, tmp_path):
-    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30"))
-    assert line.startswith("freetickets: run ")
-    assert "is not finite" in line
 
 
 CRASH = """

@@ -40,14 +40,11 @@ def test_scores_are_their_definitions(seed, members, classes, spread):
     np.testing.assert_allclose(found.aleatoric, own, **close)
 
 
-def test_many_samples_are_those_of_the_ensembles_own_uncertainty():
+def test_many_samples_and_certain_or_impossible_classes_are_scored(refused):
     logs, _ = draw(3, 1000, 100)  # in several blocks
     expected = Uncertainty.of(logs)
     np.testing.assert_allclose(novelty(logs, "entropy"), expected.total, atol=1e-12)
     np.testing.assert_allclose(novelty(logs, "mutual_information"), expected.epistemic, atol=1e-12)
-
-
-def test_what_is_certain_ruled_out_equal_or_no_score_counts_nothing(refused):
     logs = np.array([[[0.0, -np.inf, -np.inf]], [[-np.inf, 0.0, -np.inf]]])
     assert novelty(logs).tolist() == [0.5]
     assert novelty(logs, "entropy") == pytest.approx(np.log(2))
