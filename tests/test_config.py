@@ -74,9 +74,8 @@ def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, va
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(refused):
+    for settings, message in (
         ({"lr": "fast"}, "lr must be a number, not 'fast'"),
         ({"batch_size": 1.5}, "batch_size must be a whole number, not 1.5"),
         ({"seed": None}, "seed must be a whole number, not None"),
@@ -88,20 +87,23 @@ def test_values_of_a_file_get_the_type_of_their_setting(tmp_path, text, name, va
         ({"method": "dst", "options": {"tickets": "two"}}, "tickets must be a whole number"),
         ({"method": "dst", "options": {"exclude": "fc1"}}, "exclude must be a list, not 'fc1'"),
         ({"method": "dst", "options": {"rat": 1}}, "unknown option of dst 'rat': did you mean"),
-    ],
-)
-def test_a_setting_of_another_type_or_that_does_not_go_with_others_is_one_line(
-    refused, settings, message
-):
-    refused(f"^{message}", lambda: Config(**settings).resolved(FASHION))
+    ):
+        refused(f"^{message}", lambda given=settings: Config(**given).resolved(FASHION))
 
 
-def test_what_only_some_settings_ask_for_may_be_left_out_but_each_is_documented():
+def test_settings_that_only_some_ask_for_may_be_left_out_also_of_older_runs():
     assert Config(method="dst", options={"interval": None}).make_method() == DST()
     without = Config(recipe="fast", momentum=0.0, optimizer="adam").resolved(FASHION)
     assert without.nesterov  # which only SGD asks for
     for kind in (Config, *METHODS.values()):
         assert set(attribute_texts(kind)) >= {field.name for field in fields(kind)}
+    config = Config(recipe="small").resolved(FASHION)
+    older = asdict(config)
+    for name in ("nesterov", "lr_factors"):
+        assert older.pop(name) is None
+    older["options"].pop("refinement_height")
+    assert Config(**older).differences(config) == []
+    assert Config(**older).identity == config.identity == "01dbc20795dae148"
 
 
 @pytest.mark.parametrize(
@@ -117,13 +119,3 @@ def test_the_fast_recipe_moves_images_and_mirrors_those_that_may_be(dataset, aug
     assert Config(recipe="fast").resolved(features).augmentation == "none"
     own = Config(recipe="fast", augmentation="pad-crop-flip", nesterov=False).resolved(spec)
     assert (own.augmentation, own.nesterov) == ("pad-crop-flip", False)
-
-
-def test_runs_of_before_there_were_factors_and_nesterov_are_still_the_same():
-    config = Config(recipe="small").resolved(FASHION)
-    older = asdict(config)
-    for name in ("nesterov", "lr_factors"):
-        assert older.pop(name) is None
-    older["options"].pop("refinement_height")
-    assert Config(**older).differences(config) == []
-    assert Config(**older).identity == config.identity == "01dbc20795dae148"

@@ -12,7 +12,7 @@ from freetickets.tasks import CLASSIFICATION
 from freetickets.training.ledger import count_macs
 
 
-def test_every_error_of_ours_is_caught_by_one_name_and_is_one_line():
+def test_every_error_of_ours_is_one_line_and_every_extra_it_names_exists():
     for error, words in (
         (UnknownNameError("model", "mpl", iter(["mlp", "cnn"])), "'mpl': did you mean 'mlp'?"),
         (UnknownNameError("model", "zzz", ["mlp", "cnn"]), "unknown model 'zzz': known: mlp, cnn"),
@@ -22,9 +22,6 @@ def test_every_error_of_ours_is_caught_by_one_name_and_is_one_line():
         assert isinstance(error, FreeTicketsError)
         assert words in str(error)
         assert "\n" not in str(error)
-
-
-def test_every_extra_that_a_user_is_told_to_install_exists():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     root = Path(__file__).parents[1]
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]

@@ -13,9 +13,7 @@ from freetickets.methods import RECIPES
 from .tools.loading import load_script
 
 
-def test_edst_vs_dense_prints_a_row_for_each_seed_and_the_differences(
-    tmp_path, monkeypatch, capsys
-):
+def test_edst_vs_dense_prints_a_row_a_seed_and_the_differences(tmp_path, monkeypatch, capsys):
     short = dataclasses.replace(
         RECIPES["small"], dense_epochs=1, dense_decays=(), explore_epochs=1, refine=((1, 0.1),)
     )

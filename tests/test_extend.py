@@ -86,9 +86,7 @@ def test_a_name_that_is_taken_and_an_option_that_no_file_can_hold_are_refused(re
         refused(message, method.fit, "mlp-8", features, **SMALL)
 
 
-def test_a_method_that_is_not_known_says_how_to_make_it_known_and_imports_nothing(
-    refused, features, tmp_path, monkeypatch
-):
+def test_an_unknown_method_says_how_to_make_it_known(refused, features, tmp_path, monkeypatch):
     (tmp_path / "hostile.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

@@ -20,7 +20,7 @@ def names(**more):
     return {"ft": ft, "Exploration": Exploration, "model": model, "optimizer": optimizer, **more}
 
 
-def test_the_two_lines_count_a_step_and_each_way_to_say_when_to_explore_works():
+def test_the_two_lines_explore_as_told_and_take_topologies_over():
     found = names()
     exec(BLOCKS[0], found)
     assert found["sparsifier"].steps == 1
@@ -28,22 +28,6 @@ def test_the_two_lines_count_a_step_and_each_way_to_say_when_to_explore_works():
     assert len(lines) == 2
     for line in lines:
         exec(line, names())
-
-
-@pytest.mark.parametrize("block", [2, 3])
-def test_both_orders_of_resuming_work(block):
-    first, second = names(), names()
-    exec(BLOCKS[0], first)
-    saved = {name: first[name].state_dict() for name in ("model", "optimizer", "sparsifier")}
-    if block == 3:  # a trainer has loaded these already
-        second["model"].load_state_dict(saved["model"])
-        second["optimizer"].load_state_dict(saved["optimizer"])
-    exec(BLOCKS[block], {**second, "saved": saved})
-    for mine, theirs in zip(first["model"].parameters(), second["model"].parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-
-
-def test_each_way_to_take_over_a_topology_works():
     source = names()
     exec(BLOCKS[0], source)
     masks = source["sparsifier"].topology
@@ -57,3 +41,16 @@ def test_each_way_to_take_over_a_topology_works():
     found["sparsifier"] = ft.Sparsifier(found["model"], found["optimizer"], backend="masked")
     exec(later, found)
     assert found["sparsifier"].digest == source["sparsifier"].digest
+
+
+@pytest.mark.parametrize("block", [2, 3])
+def test_both_orders_of_resuming_work(block):
+    first, second = names(), names()
+    exec(BLOCKS[0], first)
+    saved = {name: first[name].state_dict() for name in ("model", "optimizer", "sparsifier")}
+    if block == 3:  # a trainer has loaded these already
+        second["model"].load_state_dict(saved["model"])
+        second["optimizer"].load_state_dict(saved["optimizer"])
+    exec(BLOCKS[block], {**second, "saved": saved})
+    for mine, theirs in zip(first["model"].parameters(), second["model"].parameters(), strict=True):
+        assert torch.equal(mine, theirs)

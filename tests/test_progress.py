@@ -5,7 +5,7 @@ from rich.console import Console
 from freetickets.progress import WorkProgress
 
 
-def test_a_log_gets_one_line_for_each_set(capsys):
+def test_logs_get_a_line_a_set_quiet_ones_warnings_and_terminals_a_bar(capsys):
     progress = WorkProgress()
     with progress.over(400):
         for name in ("first", "second"):
@@ -17,9 +17,12 @@ def test_a_log_gets_one_line_for_each_set(capsys):
     assert second.startswith("[100%] second")
     assert "samples/s" in first
     assert second.endswith("0:00 left")
-
-
-def test_a_terminal_gets_a_bar_that_goes_away(capsys):
+    progress = WorkProgress(quiet=True)
+    with progress.over(1):
+        progress.advance(1)
+        progress.end("first")
+        progress.warn("old.npz is left out")
+    assert capsys.readouterr().err == "warning: old.npz is left out\n"
     progress = WorkProgress()
     screen = io.StringIO()
     progress._console = Console(file=screen, force_terminal=True, width=100)
@@ -32,12 +35,3 @@ def test_a_terminal_gets_a_bar_that_goes_away(capsys):
     assert "100/200 samples" in screen.getvalue()
     assert progress._bar is None
     assert capsys.readouterr().err == ""
-
-
-def test_quiet_leaves_warnings(capsys):
-    progress = WorkProgress(quiet=True)
-    with progress.over(1):
-        progress.advance(1)
-        progress.end("first")
-        progress.warn("old.npz is left out")
-    assert capsys.readouterr().err == "warning: old.npz is left out\n"

@@ -33,7 +33,7 @@ class Whole:
             raise ValueError("share is above 1")
 
 
-def test_plain_values_become_data_classes(refused):
+def test_plain_values_become_data_classes_of_the_fields_that_are_there(refused):
     values = {"share": 1, "parts": {"a": {"name": "x", "sizes": [1, 2]}}, "pair": [3, "y"]}
     whole = read(Whole, values)
     assert whole == Whole(1.0, {"a": Part("x", (1, 2))}, (3, "y"))
@@ -43,11 +43,14 @@ def test_plain_values_become_data_classes(refused):
     for value in (None, "text", [["share", 1]]):
         refused(r"^it must be a map, not", read, Whole, value)
         refused("settings must be a map", read_fields, Whole, value, "settings")
+    for kind in (Whole, {"best": Natural | None, "share": float}):
+        assert read_fields(kind, {"best": 2}) == {"best": 2}
+        with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
+            read_fields(kind, {"bset": 2}, noun="option of edst")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused):
+    for change, message in (
         ({"share": "0.5"}, "share must be a number, not '0.5'"),
         ({"share": "x" * 10_000}, "share must be a number, not 'xxx"),
         ({"share": True}, "share must be a number, not True"),
@@ -70,14 +73,12 @@ def test_plain_values_become_data_classes(refused):
         ({"pair": [1]}, r"pair must be a list of 2, not \[1\]"),
         ({"pair": ["1", "y"]}, r"pair\[0\] must be a whole number, not '1'"),
         ({"pairs": [1, "y"]}, "unknown key 'pairs': did you mean 'pair'"),
-    ],
-)
-def test_what_is_not_of_its_type_or_range_is_one_line_with_its_place(refused, change, message):
-    error = refused(message, read, Whole, {"share": 0.5, "parts": {}, **change})
-    assert len(str(error)) < 100  # however long a value is
+    ):
+        error = refused(message, read, Whole, {"share": 0.5, "parts": {}, **change})
+        assert len(str(error)) < 100  # however long a value is
 
 
-def test_ranges_end_where_they_say(refused):
+def test_ranges_end_where_they_say_and_files_may_differ_only_as_allowed(refused):
     short = Annotated[str, reading.must("be short", lambda text: len(text) < 3)]
     for kind, good, bad in (
         (Count, [1, 7], [0, -1]),
@@ -91,9 +92,6 @@ def test_ranges_end_where_they_say(refused):
         assert [read(kind, value) for value in good] == good
         for value in bad:
             refused(r"^it must ", read, kind, value)
-
-
-def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     assert read(float, "1e-3", allow=Allow.TEXTS) == 1e-3
     assert read(int | None, "", allow=Allow.TEXTS) is None
     refused(r"must be a whole number, not '1\.5'", read, int, "1.5", allow=Allow.TEXTS)
@@ -105,13 +103,6 @@ def test_a_file_may_differ_from_its_type_only_as_it_is_allowed_to(refused):
     assert read(Whole, later, allow=Allow.UNKNOWN).parts["a"] == Part("x")
     left = {"share": 0.5, "parts": later["parts"]}
     refused(r"unknown key of parts\.a 'colour'", read, Whole, left, allow=Allow.NULLS)
-
-
-def test_only_the_fields_that_are_there_are_read():
-    for kind in (Whole, {"best": Natural | None, "share": float}):
-        assert read_fields(kind, {"best": 2}) == {"best": 2}
-        with pytest.raises(UnknownNameError, match="unknown option of edst 'bset'"):
-            read_fields(kind, {"bset": 2}, noun="option of edst")
 
 
 def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_called_so():
@@ -138,7 +129,7 @@ def test_damage_is_one_line_with_the_file_and_what_to_do_and_nothing_else_is_cal
             raise error
 
 
-def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path):
+def test_files_of_values_and_yaml_are_read_as_they_were_written_or_refused(refused, tmp_path):
     path = tmp_path / "a.json"
     refused(r"can't read .*: No such file", read_json, path)
     write_json(path, {"seconds": 0.5, "steps": [1, None]})
@@ -146,9 +137,6 @@ def test_a_file_of_values_is_read_as_it_was_written_or_refused(refused, tmp_path
     for content in (b"", b"\xff", b"[]", b"[" * 100_000, path.read_bytes()[:-3]):
         path.write_bytes(content)
         assert isinstance(refused(r"a\.json is damaged", read_json, path), DamagedFileError)
-
-
-def test_yaml_is_plain_values_or_one_line(refused):
     for text, message in (
         ("a: [", "is not valid YAML"),
         ("a: &x 1\nb: *x", "aliases"),

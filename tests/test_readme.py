@@ -30,7 +30,7 @@ def test_it_is_short_and_what_it_installs_runs_its_commands():
     assert re.search(r"^all = .*report.*corruptions", (ROOT / "pyproject.toml").read_text(), re.M)
 
 
-def test_the_ensemble_lines_work(tmp_path, monkeypatch):
+def test_the_lines_of_the_readme_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small = CODE[0].replace('"mlp-512-512"', '"mlp-8"').replace("epochs=9", "epochs=1, quiet=True")
     assert "mlp-8" in small
@@ -42,9 +42,6 @@ def test_the_ensemble_lines_work(tmp_path, monkeypatch):
     assert names["log_probs"].shape == (3, 2000, 10)
     loaded = names["ft"].load("my-ensemble")
     assert (loaded.predict_proba(names["test"].inputs) == names["p"]).all()
-
-
-def test_the_two_lines_work_in_a_loop():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
     names: dict[str, Any] = {
         "ft": __import__("freetickets"),
@@ -83,14 +80,11 @@ def test_the_costs_are_what_plan_prints(cli):
         assert ledger["runs"] == int(runs)
 
 
-def test_the_verdicts_are_those_of_the_results():
+def test_the_verdicts_are_those_of_the_results_and_links_lead_to_files():
     results = (ROOT / "docs" / "results.md").read_text()
     (told,) = re.findall(r"Of (\d+) checks.*?support (\d+) and contradict (\d+)", TEXT, re.DOTALL)
     found = re.findall(r"Of (\d+) checks: (\d+) supported, \d+ undecided, (\d+) contra", results)
     assert found == [told]
-
-
-def test_links_lead_to_files():
     for page in ("README.md", "CONTRIBUTING.md", "docs/README.md", "docs/loops.md"):
         path = ROOT / page
         for link in re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", path.read_text()):

@@ -18,7 +18,7 @@ def numbers(check=is_number):
     return Registry("number", "numbers", {"one": 1, "two": 2}, check)
 
 
-def test_it_is_a_mapping_that_offers_the_nearest_name(refused):
+def test_it_maps_names_given_once_also_by_installed_packages(refused, monkeypatch):
     found = numbers()
     assert (list(found), len(found), found["two"], "tow" in found) == (["one", "two"], 2, 2, False)
     refused("unknown number 'tow': did you mean 'two'", found.find, "tow")
@@ -26,15 +26,18 @@ def test_it_is_a_mapping_that_offers_the_nearest_name(refused):
         found["tow"]
     assert all(map(is_reference, ("a:b", "a.b:c.d", "_a:B")))
     assert not any(map(is_reference, ("edst", "a:", "a:b:c", "C:/data", "wrn-28-10", "1a:b")))
-
-
-def test_a_name_is_given_once_and_to_what_is_of_the_kind(refused):
     found, ten = numbers(check=None), [10]
     assert found.register("ten", ten) is found.register("ten", ten) is found.find("ten")
     assert found.name_of(ten) == "ten"
     assert found.name_of([10]) is None
     refused("there is a number named 'ten' already", found.register, "ten", [10])
     refused("not a number", numbers().register, "ten", "10")
+    point = importlib.metadata.EntryPoint("inf", "math:inf", "freetickets.numbers")
+    installed = {"freetickets.numbers": [point]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: installed.get(group, []))
+    found = numbers(check=None)
+    assert list(found) == ["one", "two", "inf"]
+    assert found.find("inf") == float("inf")
 
 
 @pytest.fixture
@@ -66,12 +69,3 @@ def test_only_load_imports(refused, module):
         (numbers(check=None), "three", "not known here"),  # it could be any function
     ):
         refused(message, registry.find, f"own_numbers:{name}")
-
-
-def test_installed_packages_add_theirs(monkeypatch):
-    point = importlib.metadata.EntryPoint("inf", "math:inf", "freetickets.numbers")
-    installed = {"freetickets.numbers": [point]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: installed.get(group, []))
-    found = numbers(check=None)
-    assert list(found) == ["one", "two", "inf"]
-    assert found.find("inf") == float("inf")

@@ -57,16 +57,13 @@ def test_the_choice_is_that_of_the_definition(
         assert ours == pytest.approx(theirs, rel=1e-9, abs=2e-9)
 
 
-def test_of_equal_members_the_first_is_chosen_and_a_copy_is_no_gain():
+def test_of_equal_members_the_first_is_chosen_and_the_smallest_probability_counts():
     logs, labels = draw(1, 20, 3)
     copies = np.repeat(logs, 4, axis=0)
     assert select_members(copies, labels, 3) == [0, 1, 2]
     assert select_members(copies, labels, 3, replacement=True) == [0, 0, 0]
     for combine in RULES:
         assert select_members(copies, labels, combine=combine) == [0]
-
-
-def test_a_probability_below_what_a_float_can_hold_still_counts_and_none_at_all_too():
     pool = np.array([[[-2000.0, 0.0]], [[-1000.0, 0.0]], [[-3000.0, 0.0]]])
     assert select_members(pool, [0], 3) == [1, 0, 2]
     often, seldom = np.array([[-np.inf, 0.0]] * 3), np.array([[-np.inf, 0.0]] * 3)

@@ -62,14 +62,11 @@ def test_any_tree_of_plain_values_comes_back(tmp_path_factory, same, tree):
     assert same(load_tree(path, "test"), tree)
 
 
-def test_views_transposes_and_shared_memory_are_saved_by_value(tmp_path, same):
+def test_values_come_back_with_their_types_and_equal_ones_are_equal_bytes(tmp_path, same):
     base = torch.arange(6.0).view(2, 3)
     tree = [base, base, base[1], base.t(), base[:, :1].expand(2, 9)]
     save_tree(tmp_path / "t", [*tree, torch.nn.Parameter(base)], "test")
     assert same(load_tree(tmp_path / "t", "test"), [*tree, base])
-
-
-def test_equal_content_comes_back_with_its_types_and_is_equal_bytes(tmp_path, same):
     for name in "ab":
         save_tree(tmp_path / name, sample_tree(), "test")
     assert same(load_tree(tmp_path / "a", "test"), sample_tree())
@@ -142,19 +139,25 @@ def test_a_forged_tree_is_damaged_with_a_right_checksum_too(tmp_path):
         assert _outcome(tmp_path / "t") is None, old
 
 
-def test_a_missing_file_a_folder_and_another_kind_are_one_line(refused, tmp_path):
+def test_other_kinds_and_later_formats_are_told_from_damage(refused, tmp_path, monkeypatch):
     for path in (tmp_path / "none", tmp_path):
         error = refused("can't read", load_tree, path, "test")
         assert not isinstance(error, DamagedFileError)
     save_tree(tmp_path / "t", {}, "freetickets-checkpoint")
     refused("is a freetickets-checkpoint, not a", Ticket.load, tmp_path / "t")
+    monkeypatch.setattr(seal, "FORMAT", 2)
+    save_tree(tmp_path / "tree", {"a": torch.ones(2)}, "a-kind")
+    write_json(tmp_path / "values", {"a": 1})
+    monkeypatch.setattr(seal, "FORMAT", 1)
+    with pytest.raises(NewerFileError, match=r"tree is of format 2, .* wrote it"):
+        load_tree(tmp_path / "tree", "a-kind")
+    with pytest.raises(NewerFileError, match=r"values is of format 2, .* wrote it"):
+        read_json(tmp_path / "values")
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
-def test_a_full_disk_or_an_interruption_leaves_the_old_file_and_nothing_else(
-    tmp_path, monkeypatch, call, error
-):
+def test_a_full_disk_or_interruption_leaves_only_the_old_file(tmp_path, monkeypatch, call, error):
     path = tmp_path / "file"
     write_atomic(path, b"old")
     with monkeypatch.context() as patch:
@@ -164,17 +167,6 @@ def test_a_full_disk_or_an_interruption_leaves_the_old_file_and_nothing_else(
             write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_file_of_a_later_format_is_told_from_damage(tmp_path, monkeypatch):
-    monkeypatch.setattr(seal, "FORMAT", 2)
-    save_tree(tmp_path / "tree", {"a": torch.ones(2)}, "a-kind")
-    write_json(tmp_path / "values", {"a": 1})
-    monkeypatch.setattr(seal, "FORMAT", 1)
-    with pytest.raises(NewerFileError, match=r"tree is of format 2, .* wrote it"):
-        load_tree(tmp_path / "tree", "a-kind")
-    with pytest.raises(NewerFileError, match=r"values is of format 2, .* wrote it"):
-        read_json(tmp_path / "values")
 
 
 def test_only_what_a_killed_writer_left_of_a_file_goes_with_its_next_write(refused, tmp_path):

@@ -28,8 +28,7 @@ def test_tiny_layers_are_measured_and_nothing_is_kept(tiny, cache):
     assert not cache.exists()
 
 
-def test_what_a_second_for_everything_means_for_the_constants(tiny, monkeypatch):
-    """Counted by hand: with one weight cost and nothing else, a second is so many of them."""
+def test_equal_costs_change_nothing_and_a_second_for_all_is_so_many_constants(tiny, monkeypatch):
     monkeypatch.setattr(
         choose, "interleave", lambda sides, *_, **__: {side: Timing(1.0, 1.0) for side in sides}
     )
@@ -39,6 +38,10 @@ def test_what_a_second_for_everything_means_for_the_constants(tiny, monkeypatch)
     products = positions * (round(0.1 * weights) * round(0.3 * weights)) ** 0.5
     assert compare("", found[0]).value == pytest.approx(1e9 / products)
     assert compare("", found[1]).value == pytest.approx(1e9 / products / 2)
+    for costs in COSTS.values():
+        factors = {(way, kind): 1.0 for way in choose._WAYS for kind in (0, 1)}
+        assert choose.scaled(costs, factors) == costs
+        assert list(choose.changes(costs, costs)) == []
 
 
 def test_what_was_measured_is_kept_and_used_if_asked_for(tiny, cache, monkeypatch):
@@ -62,10 +65,3 @@ def test_what_was_measured_is_kept_and_used_if_asked_for(tiny, cache, monkeypatc
     assert found._replace(weight=shipped.weight, visit=shipped.visit) == shipped._replace(
         visit_of=found.visit_of
     )
-
-
-def test_equal_costs_change_nothing():
-    for costs in COSTS.values():
-        factors = {(way, kind): 1.0 for way in choose._WAYS for kind in (0, 1)}
-        assert choose.scaled(costs, factors) == costs
-        assert list(choose.changes(costs, costs)) == []

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from freetickets.bench.figure import ONE_DENSE, Point, check_path, curves, draw_costs
-from freetickets.errors import FreeTicketsError, MissingExtraError
+from freetickets.errors import MissingExtraError
 
 GIVEN = ((ONE_DENSE, 0.0, 0.4), ("ERK", 0.9, 0.44), ("ERK", 0.8, 0.58), ("uniform", 0.8, 0.33))
 POINTS = [
@@ -14,15 +14,12 @@ POINTS = [
 ]
 
 
-def test_curves_are_in_order_of_their_sparsity():
+def test_the_figure_names_its_curves_in_order_of_sparsity_and_both_dense_networks():
     assert curves(POINTS) == {
         ONE_DENSE: [(0.0, 0.4)],
         "ERK": [(0.8, 0.58), (0.9, 0.44)],
         "uniform": [(0.8, 0.33)],
     }
-
-
-def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
     pytest.importorskip("matplotlib")
     svg = draw_costs(POINTS, "a CPU", ".svg")
     ElementTree.fromstring(svg)
@@ -34,9 +31,8 @@ def test_the_figure_names_each_curve_its_numbers_and_both_dense_networks():
     assert draw_costs(POINTS, "a CPU", ".png").startswith(b"\x89PNG")
 
 
-def test_a_figure_of_another_format_or_without_matplotlib_is_refused(monkeypatch):
-    with pytest.raises(FreeTicketsError, match=r"must end in \.svg or \.png, not 'x\.jpg'"):
-        check_path(Path("x.jpg"))
+def test_a_figure_of_another_format_or_without_matplotlib_is_refused(refused, monkeypatch):
+    refused(r"must end in \.svg or \.png, not 'x\.jpg'", check_path, Path("x.jpg"))
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
         check_path(Path("x.svg"))

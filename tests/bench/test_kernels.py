@@ -46,9 +46,7 @@ SMALL = {"training": {0.2: (3, 4), 0.1: (5, 7)}}
 @pytest.mark.parametrize(
     ("name", "per_layer", "bars"), [("wide", 3 * 3 * 3, WIDE), ("small", 3 * 2, SMALL)]
 )
-def test_only_means_have_bars_and_compare_with_the_better_layout(
-    fake_times, tiny, name, per_layer, bars
-):
+def test_only_means_have_bars_against_the_better_layout(fake_times, tiny, name, per_layer, bars):
     rows = [row for row in getattr(kernels, name)(tiny) if isinstance(row, Ratio)]
     with_bars = iter([row for row in rows if row.bar is not None])
     for kind, limits in bars.items():

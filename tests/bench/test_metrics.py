@@ -5,7 +5,6 @@ import pytest
 
 from freetickets.bench import metrics
 from freetickets.bench.timing import Ratio
-from freetickets.errors import FreeTicketsError
 
 
 @pytest.mark.parametrize(("name", "cases"), [("scores", 15), ("ood", 3)])
@@ -19,14 +18,10 @@ def test_each_metric_is_set_against_a_peer_and_all_against_all(tiny, name, cases
         assert whole.seconds[side] == pytest.approx(parts)
 
 
-def test_a_peer_that_finds_something_else_is_refused(tiny, monkeypatch):
+def test_a_peer_is_left_out_without_its_package_and_refused_if_wrong(refused, tiny, monkeypatch):
     wrong = ("accuracy", lambda *_: 0.5, lambda *_: 0.50001, "nobody")
     monkeypatch.setattr(metrics, "_CASES", (wrong,))
-    with pytest.raises(FreeTicketsError, match="accuracy is not what it is by nobody"):
-        list(metrics.scores(tiny))
-
-
-def test_without_its_package_a_peer_is_left_out_with_a_line(tiny, monkeypatch):
+    refused("accuracy is not what it is by nobody", list, metrics.scores(tiny))
     loaded = [name for name in sys.modules if name.partition(".")[0] == "sklearn"]
     for package in {"sklearn", *loaded}:  # whether another test has loaded it or not
         monkeypatch.setitem(sys.modules, package, None)
@@ -35,7 +30,7 @@ def test_without_its_package_a_peer_is_left_out_with_a_line(tiny, monkeypatch):
     assert all("it needs the package sklearn" in line for line in lines)
 
 
-def test_all_metrics_of_a_saved_file_are_named_with_their_seconds(tiny):
+def test_all_metrics_of_a_saved_file_are_named_with_their_seconds_of_what_is_drawn(tiny):
     *lines, row = metrics.saved(tiny)
     names = [line.partition("ms  ")[2] for line in lines]
     for name in ("reading the file", "accuracy", "classwise_ece", "kl_matrix", "risk_coverage"):
@@ -43,9 +38,6 @@ def test_all_metrics_of_a_saved_file_are_named_with_their_seconds(tiny):
     assert row.bar == 1.0
     assert row.seconds["allowed"] == 2.0
     assert row.value == pytest.approx(row.seconds["all"] / 2)
-
-
-def test_what_is_drawn_are_log_probabilities(tiny):
     logs, labels = metrics.draw(tiny)
     np.testing.assert_allclose(np.exp(logs).sum(-1), 1)
     assert logs.shape == (3, 40, 5)

@@ -18,17 +18,13 @@ def test_every_part_of_a_profile_is_told_in_lines(tiny, name):
 
 
 @needs_kernels
-def test_parts_are_those_of_the_step_and_kernels_are_left_as_they_were():
+def test_parts_and_operations_of_a_step_are_those_of_its_layers(skipping_zeros):
     before = native().ft_forward
     seconds, parts = profile._parts(Step("wrn-10-1", 2, 0.8), 3)
     assert {"layers", "norms", "layout", "optimizer", "loss"} <= parts.keys()
     assert min(parts.values()) >= 0
     assert sum(parts.values()) >= seconds
     assert native().ft_forward is before
-
-
-@needs_kernels
-def test_a_layers_operations_are_its_weights_times_what_they_are_multiplied_with(skipping_zeros):
     step = Step("mlp-24-16-16", 32, 0.8, shape=(1, 4, 4))
     with profile._watched() as calls:
         step()

@@ -7,7 +7,9 @@ from freetickets.bench.timing import Ratio, Settings
 from freetickets.errors import FreeTicketsError
 
 
-def test_both_sides_are_the_same_training(monkeypatch):
+def test_both_sides_are_the_same_training_and_one_that_fails_is_no_time(monkeypatch):
+    with pytest.raises(FreeTicketsError, match="the training failed: freetickets: unknown model"):
+        side_by_side._run(["train", "dst", "--model", "cnm"])
     commands: list[list[str]] = []
     monkeypatch.setattr(side_by_side, "_run", commands.append)
     (found,) = side_by_side.members(Settings(10, 1, small=True))
@@ -19,8 +21,3 @@ def test_both_sides_are_the_same_training(monkeypatch):
     assert len(alone) == 3
     others = [command for command in commands if "--jobs" in command]
     assert all(command == [*alone[0], "--jobs", "2"] for command in others)
-
-
-def test_a_training_that_fails_is_no_time():
-    with pytest.raises(FreeTicketsError, match="the training failed: freetickets: unknown model"):
-        side_by_side._run(["train", "dst", "--model", "cnm"])

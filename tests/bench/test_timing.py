@@ -37,14 +37,11 @@ def test_a_short_side_is_called_several_times_in_a_row(monkeypatch):
     assert clock[0] == (2 + 12) * 0.25 + (2 + 3) * 2.0
 
 
-def test_the_fastest_other_side_is_the_one_to_compare_with():
+def test_a_ratio_is_that_of_medians_to_the_fastest_other_side_times_the_factor():
     timings = {"a": Timing(3, 2), "b": Timing(6, 5), "c": Timing(4, 4)}
     found = versus(timings, "a", ["b", "c"])
     assert list(found.items()) == [("a", Timing(3, 2)), ("c", Timing(4, 4))]
     assert list(versus(timings, "a", ["b"], "ours")) == ["ours", "b"]
-
-
-def test_a_ratio_is_that_of_the_medians_times_the_factor():
     found = compare("x", pair(2.0, 8.0), (0.8, 0.7), factor=3)
     seconds = {"sparse": 2.0, "dense": 8.0}
     assert found == Ratio("x", 0.75, 3 * 1.0 / 2.0, 0.8, 0.7, seconds, repeats=5)
@@ -59,7 +56,7 @@ def test_a_ratio_is_that_of_the_medians_times_the_factor():
     assert [free[key] for key in ("bar", "aim", "met", "aimed")] == [None] * 4
 
 
-def test_pairs_have_the_geometric_mean_of_their_ratios_and_a_total():
+def test_pairs_have_the_geometric_mean_of_their_ratios_and_sides_one_go():
     pairs = [pair(1, 2), pair(1, 8), pair(5, 4)]
     rows = [compare("", each) for each in pairs]
     mean = compare("", timing.geometric_mean(pairs))
@@ -70,22 +67,16 @@ def test_pairs_have_the_geometric_mean_of_their_ratios_and_a_total():
     found = timing.total([pair(1, 2, "contiguous"), pair(3, 10, "channels_last")])
     other = "channels_last or contiguous", Timing(12, 3, 5)
     assert list(found.items()) == [("sparse", Timing(4, 2, 5)), other]
-
-
-def test_two_sides_are_measured_in_one_go():
     found = timing.ratio("x", {"ours": lambda: None, "other": lambda: None}, 3, bar=1.0)
     assert list(found.seconds) == ["ours", "other"]
     assert (found.name, found.bar, found.aim, found.repeats) == ("x", 1.0, None, 3)
 
 
-def test_bars_without_avx512_are_those_of_avx2(monkeypatch):
+def test_the_keys_of_the_machine_and_of_bars_are_those_of_its_instructions(monkeypatch):
     monkeypatch.setattr(timing, "available", lambda: True)
     for name, bar in (("baseline", 0.6), ("avx512", 0.5)):
         monkeypatch.setattr(timing, "instruction_set", lambda name=name: name)
         assert timing.Bars((0.5, 0.4), (0.6, 0.5)).here[0] == bar
-
-
-def test_the_keys_of_the_machine_are_stable():
     assert list(timing.machine()) == ["cpu", "threads", "torch", "python", "kernels"]
 
 

@@ -5,7 +5,6 @@ import pytest
 from freetickets.bench import step, timing, train
 from freetickets.bench.figure import ONE_DENSE, Point, curves
 from freetickets.bench.timing import Ratio, Timing
-from freetickets.errors import FreeTicketsError
 
 BARS = {
     "masks": [(1.05, None)],
@@ -79,10 +78,9 @@ def test_the_factor_of_an_ensemble_is_that_of_its_plan(cli):
         assert epochs / ledger["dense_epochs"] == factor
 
 
-def test_peak_memory_is_measured_in_processes_of_their_own(tiny):
+def test_peak_memory_is_measured_in_processes_of_their_own(refused, tiny):
     (row,) = train.memory(tiny)
     assert (row.bar, row.aim, row.seconds) == (1.0, 0.8, {})
     assert list(row.memory) == ["sparse", "dense in PyTorch"]
     assert row.value == row.memory["sparse"] / row.memory["dense in PyTorch"]
-    with pytest.raises(FreeTicketsError, match=r"can't be measured: .*unknown model 'nothing'"):
-        step.peak_memory("nothing", 2, 0.8, 1)
+    refused(r"can't be measured: .*unknown model 'nothing'", step.peak_memory, "nothing", 2, 0.8, 1)

@@ -45,16 +45,13 @@ def test_both_tables_are_printed_and_json_has_stable_keys(folders, cli):
         assert runs == ["dense", "dense-ensemble", "dst"]
 
 
-def test_without_predictions_or_another_run_there_are_no_differences(tmp_path, folders, cli):
+def test_without_predictions_of_the_same_there_are_no_differences(tmp_path, folders, cli, one_line):
     bare = [write_fake(tmp_path, fake, samples=50, rich=False) for fake in FAKES[:2]]
     (bare[0] / "predictions" / "cifar10.npz").unlink()
     assert "no differences to show: run evaluate" in cli("compare", *bare).out
     printed = cli("compare", folders[3]).out
     assert "edst (M=3" in printed
     assert "differences" not in printed
-
-
-def test_what_can_not_be_compared_is_one_line(tmp_path, folders, cli, one_line):
     for classes, words in ((10, "labels of dst differ"), (12, "different classes: dense 10, dst")):
         folder = write_fake(tmp_path / str(classes), FAKES[2], 300, classes=classes, rich=False)
         path = folder / "predictions" / "cifar10.npz"

@@ -41,9 +41,7 @@ def test_it_gives_what_train_printed(cli, scores_of, trained):
     assert found == right.mean()
 
 
-def test_a_folder_or_data_that_is_not_all_there_is_one_line(
-    cli, one_line, images_npz, small_run, tmp_path, trained
-):
+def test_what_is_not_all_there_is_one_line(cli, one_line, images_npz, small_run, tmp_path, trained):
     for command in (("evaluate", tmp_path / "no"), ("predict", tmp_path / "no", "x.png")):
         assert "no tickets in" in one_line(cli(*command))
     ticket = trained.folder / "tickets" / "02.safetensors"
@@ -65,9 +63,7 @@ def test_a_folder_or_data_that_is_not_all_there_is_one_line(
 @pytest.mark.parametrize(
     ("scope", "size"), [("ensemble", None), ("members", None), ("members", 1), ("ensemble", 2)]
 )
-def test_adjustments_are_fitted_on_what_training_held_out_and_scored_on_the_test_set(
-    scores_of, trained, images_npz, scope, size
-):
+def test_adjustments_are_fitted_on_what_was_held_out(scores_of, trained, images_npz, scope, size):
     flags = ["--temperature", scope, *(["--select", size] if size else [])]
     scores = scores_of(trained.folder, *flags)
     assert read_json(trained.folder / "metrics.json") == scores
@@ -110,9 +106,7 @@ def test_what_was_adjusted_is_shown_and_a_choice_alone_has_no_temperature(cli, s
 
 
 @pytest.mark.parametrize("scope", ["ensemble", "members"])
-def test_what_was_adjusted_is_saved_for_predict(
-    cli, scores_of, trained, images_npz, tmp_path, scope
-):
+def test_adjustments_are_saved_for_predict(cli, scores_of, trained, images_npz, tmp_path, scope):
     best = tmp_path / "best"
     flags = ["--select", 2, "--temperature", scope, "--output", best]
     adjusted = scores_of(trained.folder, *flags)["adjusted"]
@@ -186,9 +180,7 @@ def test_the_networks_as_they_are_predict_the_same(scores_of, cli, trained, imag
         assert row["total"] == pytest.approx(its["total"], abs=3e-6)
 
 
-def test_members_of_one_network_are_calibrated_but_not_chosen_from(
-    cli, scores_of, one_line, small_run
-):
+def test_members_of_one_network_are_calibrated_but_not_chosen(cli, scores_of, one_line, small_run):
     run, _ = small_run("mimo", "--members", 2)
     line = one_line(cli("evaluate", run, "--select", "1"))
     assert "can't choose from the members of mimo: they share one network" in line
@@ -262,18 +254,14 @@ def test_saved_scores_need_no_model_and_no_data(cli, scores_of, one_line, traine
         ("--corruption fog", "did you mean --corruptions?"),
     ],
 )
-def test_what_can_not_be_had_is_one_line_and_changes_nothing(
-    cli, one_line, trained, digests, flags, message
-):
+def test_what_is_not_to_be_had_changes_nothing(cli, one_line, trained, digests, flags, message):
     before = digests(trained.folder)
     flags = flags.format(folder=trained.folder)
     assert message in one_line(cli("evaluate", trained.folder, *flags.split()))
     assert digests(trained.folder) == before
 
 
-def test_one_member_without_held_out_data_has_neither_features_nor_adjustments(
-    cli, one_line, small_run
-):
+def test_one_member_without_held_out_data_has_no_features_or_adjustments(cli, one_line, small_run):
     run, _ = small_run("dense", "--validation", 0)
     line = one_line(cli("evaluate", run, "--temperature", "ensemble"))
     assert "held no data out" in line

@@ -84,16 +84,13 @@ def without_torch(tmp_path_factory):
     return dict(zip(commands, answers, strict=True))
 
 
-def test_mistakes_are_answered_in_one_line_without_torch(without_torch):
+def test_mistakes_and_help_come_without_torch_with_options_and_defaults(without_torch):
     for command, message in MISTAKES:
         code, out, err = without_torch[command]
         assert (code, out) == (2, ""), command
         (line,) = err.splitlines()
         assert line.startswith("freetickets: ")
         assert message in line
-
-
-def test_help_comes_without_torch_with_the_options_of_a_method_and_their_defaults(without_torch):
     for command in ANSWERED:
         code, out, err = without_torch[command]
         assert (code, err) == (0, ""), command
@@ -114,7 +111,7 @@ def test_a_process_of_its_own_answers_alike(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_keys_of_lists_are_stable(cli):
+def test_the_keys_of_lists_are_stable_and_every_listed_method_has_a_plan(cli):
     for command, keys in (
         ("methods", ["name", "summary", "paper"]),
         ("datasets", ["name", "images", "shape", "classes", "description", "source"]),
@@ -126,9 +123,6 @@ def test_the_keys_of_lists_are_stable(cli):
         plain = cli(command).out.splitlines()
         assert len(plain) == len(rows) + 1
         assert plain[0].split() == [key.upper() for key in keys]
-
-
-def test_every_listed_method_has_a_plan_and_an_empty_word_none(cli):
     names = [row["name"] for row in json.loads(cli("methods", "--json").out)]
     assert names == list(METHODS)
     for name in names:

@@ -9,7 +9,7 @@ def planned(cli):
     return lambda *words: json.loads(cli("plan", *words, "--json").out)
 
 
-def test_the_keys_of_json_are_stable(planned):
+def test_json_keys_are_stable_and_the_table_says_what_it_costs(planned, cli):
     found = planned("edst", "--model", "mlp-8")
     (run,) = found["plan"]["runs"]
     phase, ledger = run["phases"][0], found["ledger"]
@@ -29,9 +29,6 @@ def test_the_keys_of_json_are_stable(planned):
         "phases", "tickets", "members", "runs", "dense_epochs", "dense_flops",
         "dense_forward_flops", "test_flops", "parameters", "ticket_parameters", "ticket_bytes",
     }  # fmt: skip
-
-
-def test_the_table_says_what_is_trained_and_what_it_costs(cli, planned):
     command = ["edst", "--model", "mlp-8", "--epochs", "9", "--preset", "paper"]
     lines = cli("plan", *command).out.splitlines()
     assert lines[0].strip() == "edst: mlp-8 on fashion-mini, batch 64"

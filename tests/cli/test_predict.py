@@ -36,9 +36,7 @@ def rows_of(cli, trained):
     return lambda *words: json.loads(cli("predict", trained.folder, *words, "--json").out)
 
 
-def test_images_folders_and_arrays_are_predicted_as_the_ensemble_does(
-    rows_of, trained, images, folder, tmp_path
-):
+def test_images_folders_and_arrays_are_predicted_alike(rows_of, trained, images, folder, tmp_path):
     np.save(tmp_path / "x.npy", images)
     np.savez(tmp_path / "x.npz", x=np.asfortranarray(images))
     by_folder = rows_of(folder)
@@ -71,9 +69,7 @@ def test_csv_is_the_default_and_says_the_same_as_json(cli, rows_of, trained, fol
     assert (tmp_path / "p.csv").read_text() == answer.out
 
 
-def test_what_can_not_be_predicted_or_written_is_one_line(
-    cli, one_line, rows_of, trained, folder, tmp_path
-):
+def test_what_can_not_be_predicted_is_one_line(cli, one_line, rows_of, trained, folder, tmp_path):
     Image.new("RGB", (20, 30), (9, 200, 7)).save(tmp_path / "big.jpg")
     line = one_line(cli("predict", trained.folder, tmp_path / "big.jpg"))
     assert "big.jpg is 20 x 30 pixels, the network takes 8 x 8: resize it, or" in line
@@ -84,9 +80,7 @@ def test_what_can_not_be_predicted_or_written_is_one_line(
     assert "can't write" in one_line(refused)
 
 
-def test_no_more_than_a_batch_of_images_is_held_at_a_time(
-    cli, trained, folder, tmp_path, monkeypatch
-):
+def test_only_a_batch_of_images_is_held_at_a_time(cli, trained, folder, tmp_path, monkeypatch):
     alive, most = weakref.WeakValueDictionary[int, Any](), 0
 
     def watched(image):
@@ -128,9 +122,7 @@ def test_a_long_prediction_says_how_far_it_is(cli, trained, folder, monkeypatch)
     assert answer.out.startswith("input,class,")
 
 
-def test_before_a_bad_image_others_are_printed_but_leave_no_file(
-    cli, one_line, trained, folder, tmp_path
-):
+def test_others_before_a_bad_image_are_printed_to_no_file(cli, one_line, trained, folder, tmp_path):
     whole = cli("predict", trained.folder, folder, "-b", 2).out
     (folder / "zz.png").write_bytes(b"no image")
     answer = cli("predict", trained.folder, folder, "-b", 2)

@@ -22,7 +22,7 @@ def no_page(monkeypatch):
     return asked
 
 
-def test_mistakes_are_one_line(cli, one_line):
+def test_mistakes_and_stages_of_unknown_lengths_are_one_line(cli, one_line, monkeypatch, tmp_path):
     for command, words in (
         ("", "see freetickets reproduce --list"),
         ("cifar11", "unknown experiment 'cifar11': did you mean 'cifar10'?"),
@@ -35,6 +35,11 @@ def test_mistakes_are_one_line(cli, one_line):
         ("fgsm --scale medium", "unknown experiment 'fgsm': known: all, t1, t2, t3, t4, t5"),
     ):
         assert words in one_line(cli("reproduce", *command.split()))
+    grid = find_grid("medium")
+    stage = replace(grid.experiments[1], provisional="its lengths are not measured")
+    monkeypatch.setattr(reproduce, "find_grid", lambda _: replace(grid, experiments=(stage,)))
+    answer = cli("reproduce", "t2", "--scale", "medium", "--output", tmp_path)
+    assert "t2 can't be trained yet: its lengths are not measured" in one_line(answer)
 
 
 def test_the_list_has_all_tables_and_figures(cli):
@@ -47,14 +52,6 @@ def test_the_list_has_all_tables_and_figures(cli):
     table = cli("reproduce", "--list").out
     assert "Table 13" in table
     assert "stages of --scale medium" in table
-
-
-def test_a_stage_whose_lengths_are_not_known_is_refused(cli, one_line, monkeypatch, tmp_path):
-    grid = find_grid("medium")
-    stage = replace(grid.experiments[1], provisional="its lengths are not measured")
-    monkeypatch.setattr(reproduce, "find_grid", lambda _: replace(grid, experiments=(stage,)))
-    answer = cli("reproduce", "t2", "--scale", "medium", "--output", tmp_path)
-    assert "t2 can't be trained yet: its lengths are not measured" in one_line(answer)
 
 
 @pytest.mark.slow
@@ -73,11 +70,19 @@ def test_costs_at_paper_scale_are_the_papers(cli, tmp_path):
     assert not any(tmp_path.iterdir())  # dry means dry
 
 
-def test_without_a_throughput_no_time_is_told_at_paper_scale(cli, tmp_path):
+def test_failures_are_named_at_the_end_and_no_time_told_without_a_throughput(
+    cli, tmp_path, no_page, monkeypatch
+):
     answer = cli("reproduce", "growth", "--scale", "paper", "--dry-run", "--output", tmp_path)
     assert answer.code == 0
     assert "--throughput 1e14 estimates the time" in answer.out
     assert "0 of 4 trainings are finished" in answer.out
+    monkeypatch.setattr(Job, "train", Mock(side_effect=RuntimeError("out of memory")))
+    answer = cli("reproduce", "escape-rate", "--scale", "smoke", "--output", tmp_path, "--quiet")
+    assert answer.code == 2
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("freetickets: 6 of 6 cells failed (cifar10-wrn-28-10-edst")
+    assert no_page == [["escape-rate"]]
 
 
 def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page):
@@ -96,15 +101,6 @@ def test_a_table_is_made_once_and_shown_beside_the_papers(cli, tmp_path, no_page
     priced = json.loads(cli("reproduce", "fgsm", *options, "--dry-run", "--json").out)
     assert (priced["tasks"], priced["finished"], priced["flops"]) == (2, 2, 0)
     assert all(price["seconds"] > 0 for price in priced["prices"])
-
-
-def test_failures_are_named_at_the_end(cli, tmp_path, no_page, monkeypatch):
-    monkeypatch.setattr(Job, "train", Mock(side_effect=RuntimeError("out of memory")))
-    answer = cli("reproduce", "escape-rate", "--scale", "smoke", "--output", tmp_path, "--quiet")
-    assert answer.code == 2
-    last = answer.err.splitlines()[-1]
-    assert last.startswith("freetickets: 6 of 6 cells failed (cifar10-wrn-28-10-edst")
-    assert no_page == [["escape-rate"]]
 
 
 @pytest.mark.slow

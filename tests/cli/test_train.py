@@ -14,7 +14,7 @@ from freetickets.reading import read_json
 from ..conftest import interrupt
 
 
-def test_the_keys_of_json_are_stable_and_a_folder_holds_what_it_promises(trained):
+def test_json_keys_are_stable_a_table_is_printed_and_a_folder_holds_what_it_promises(trained, cli):
     printed = trained.printed
     assert list(printed) == ["output", "scores", "ledger"]
     scores = printed["scores"]
@@ -36,9 +36,6 @@ def test_the_keys_of_json_are_stable_and_a_folder_holds_what_it_promises(trained
     ]
     assert read_json(trained.folder / "metrics.json") == scores
     assert read_json(trained.folder / "ledger.json") == printed["ledger"]
-
-
-def test_a_table_is_printed_for_people(cli, trained):
     answer = cli(*trained.command, "-o", trained.folder)
     assert (answer.code, answer.err) == (0, "")
     scores = trained.printed["scores"]["ensemble"]
@@ -110,9 +107,7 @@ def test_the_saved_settings_make_the_same_run_again(cli, trained, tmp_path, dige
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
-    cli, trained, tmp_path, digests, at_step, number
-):
+def test_a_signal_saves_and_the_command_goes_on(cli, trained, tmp_path, digests, at_step, number):
     folder = tmp_path / "stopped"
     for steps in (5, 16):
         at_step(steps, lambda: interrupt(number))
@@ -147,9 +142,7 @@ def test_a_signal_saves_says_how_to_go_on_and_the_same_command_does(
         ("-o {folder} --lr 0.7 -b 32", "batch_size: 16 -> 32; lr: 0.05 -> 0.7): use the same"),
     ],
 )
-def test_what_only_data_network_and_folder_can_tell_is_one_line_too(
-    cli, one_line, trained, tmp_path, flags, message
-):
+def test_what_only_data_and_network_tell_is_said(cli, one_line, trained, tmp_path, flags, message):
     flags = flags.format(folder=trained.folder).split()
     assert message in one_line(cli(*trained.command, "-o", tmp_path / "run", *flags))
 

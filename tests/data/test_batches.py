@@ -105,7 +105,7 @@ def sides(batches, epoch):
     }
 
 
-def test_two_epochs_show_each_image_both_ways():
+def test_two_epochs_show_both_sides_and_translation_alone_mirrors_nothing():
     batches = Batches(unmoved(60), 7, augmentation="translate-alternate", seed=3)
     first, second, third = (sides(batches, epoch) for epoch in range(3))
     assert len(first) == 60
@@ -116,9 +116,6 @@ def test_two_epochs_show_each_image_both_ways():
     for seed, known in ((3, True), (4, False)):
         other = Batches(unmoved(60), 20, augmentation="translate-alternate", seed=seed)
         assert (sides(other, 0) == first) == known
-
-
-def test_translation_alone_mirrors_nothing_and_moves_both_ways_by_every_offset():
     batches = Batches(unmoved(60), 30, augmentation="translate")
     assert not any(any(sides(batches, epoch).values()) for epoch in range(3))
     split = Split(torch.zeros(900, 1, 32, 32, dtype=torch.uint8), torch.arange(900))
@@ -174,7 +171,7 @@ def photos(image_tree):
     return split
 
 
-def test_decoding_does_not_depend_on_workers_start_or_ranks_nor_mixes_labels(photos):
+def test_decoding_is_the_same_in_workers_and_ranks_and_a_bad_photo_one_line(photos, refused):
     options = {"augmentation": "imagenet", "seed": 3}
     state = torch.get_rng_state()
     alone = list(Batches(photos, 4, **options).epoch(2))
@@ -186,9 +183,6 @@ def test_decoding_does_not_depend_on_workers_start_or_ranks_nor_mixes_labels(pho
     assert torch.equal(torch.get_rng_state(), state)
     for x, y in alone:
         assert torch.equal((x[:, 0].amax((1, 2)) * 255).round().long(), y * 100)
-
-
-def test_a_bad_photo_is_one_line_from_a_worker_too(refused, photos):
     photos.paths[3].write_bytes(b"no image")
     for workers in (0, 1):
         epoch = Batches(photos, 4, shuffle=False, workers=workers).epoch(0)

@@ -82,9 +82,7 @@ def published(fake, server, tmp_path, monkeypatch):
     return source
 
 
-def test_a_missing_data_set_is_downloaded_once_and_no_more_unpacked(
-    published, tmp_path, monkeypatch
-):
+def test_a_missing_data_set_is_downloaded_and_unpacked_once(published, tmp_path, monkeypatch):
     root = tmp_path / "root"
     first = load("cifar10", "test", root)
     monkeypatch.setenv("FREETICKETS_MIRROR", "http://127.0.0.1:9")
@@ -96,7 +94,9 @@ def test_a_missing_data_set_is_downloaded_once_and_no_more_unpacked(
     assert not (tmp_path / "outside").exists()
 
 
-def test_an_archive_on_disk_is_checked_and_used(refused, published, server, tmp_path, no_data):
+def test_an_archive_on_disk_is_checked_used_and_must_have_the_files(
+    refused, published, server, tmp_path, no_data, fake, monkeypatch
+):
     root = tmp_path / "root"
     root.mkdir()
     content = (server[1] / "cifar-10-python.tar.gz").read_bytes()
@@ -106,9 +106,6 @@ def test_an_archive_on_disk_is_checked_and_used(refused, published, server, tmp_
     other.mkdir()
     (other / "cifar-10-python.tar.gz").write_bytes(content[:-100])
     refused("wrong checksum", load, "cifar10", "train", other)
-
-
-def test_an_archive_without_the_files_is_refused(refused, fake, tmp_path, monkeypatch):
     (tmp_path / "wrong").mkdir()
     archive(monkeypatch, tmp_path / "wrong", tmp_path)
     refused("cannot unpack", load, "cifar10", "train", tmp_path)

@@ -19,11 +19,15 @@ def gradient(width, height):
     return Image.fromarray(np.stack([x, y, 0 * x], -1).astype(np.uint8))
 
 
-def test_a_png_is_read_back_exactly(tmp_path, rng):
+def test_a_png_is_read_back_exactly_and_a_bomb_refused(tmp_path, rng, refused, monkeypatch):
     array = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8)
     Image.fromarray(array).save(tmp_path / "a.png")
     assert np.array_equal(pixels(open_image(tmp_path / "a.png", 3)), array.transpose(2, 0, 1))
     assert image_size_and_channels(tmp_path / "a.png") == ((5, 7), 3)
+    Image.new("L", (40, 40)).save(tmp_path / "a.png")
+    for limit in (1000, 100):  # Pillow warns above the limit, and raises above twice the limit
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+        refused("too many pixels", open_image, tmp_path / "a.png", 1)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
@@ -45,19 +49,18 @@ def test_sixteen_bits_are_scaled_thirty_two_refused_and_a_palette_may_have_alpha
     assert pixels(open_image(tmp_path / "a.png", 3)).shape == (3, 2, 2)  # without a warning
 
 
-def test_a_decompression_bomb_is_refused(refused, tmp_path, monkeypatch):
-    Image.new("L", (40, 40)).save(tmp_path / "a.png")
-    for limit in (1000, 100):  # Pillow warns above the limit, and raises above twice the limit
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        refused("too many pixels", open_image, tmp_path / "a.png", 1)
-
-
-def test_fit_leaves_the_right_size_alone_and_keeps_proportions():
+def test_another_size_is_resized_its_centre_kept_and_the_right_size_left_alone(rng):
     image = gradient(20, 10)
     assert np.array_equal(pixels(fit(image, 10, 20)), pixels(image))
     square = pixels(fit(image, 10, 10))
     assert square.shape == (3, 10, 10)
     assert 60 < square[0].min() < 70  # a quarter is cut off at the left
+    wide = np.zeros((1, 3, 4, 8), np.uint8)
+    wide[..., :2] = 255  # the left quarter, which a square has no room for
+    assert match_shape(wide, (3, 4, 4), "wide", resize=True).max() == 0
+    image = rng.integers(0, 256, (1, 1, 6, 6), dtype=np.uint8)
+    expected = np.asarray(Image.fromarray(image[0, 0]).resize((12, 12), Image.Resampling.BICUBIC))
+    assert np.array_equal(match_shape(image, (1, 12, 12), "one", resize=True)[0, 0], expected)
 
 
 @pytest.mark.parametrize("size", [(500, 375), (300, 600), (80, 90)])
@@ -105,12 +108,3 @@ def test_grey_becomes_colour_by_repeating_and_colour_grey_by_its_luma(refused, r
     red[:, 0] = 200
     luma = match_shape(red, (1, 2, 2), "red", resize=True)
     assert np.array_equal(luma, np.full((1, 1, 2, 2), round(0.299 * 200)))
-
-
-def test_another_size_is_resized_and_its_centre_kept(rng):
-    wide = np.zeros((1, 3, 4, 8), np.uint8)
-    wide[..., :2] = 255  # the left quarter, which a square has no room for
-    assert match_shape(wide, (3, 4, 4), "wide", resize=True).max() == 0
-    image = rng.integers(0, 256, (1, 1, 6, 6), dtype=np.uint8)
-    expected = np.asarray(Image.fromarray(image[0, 0]).resize((12, 12), Image.Resampling.BICUBIC))
-    assert np.array_equal(match_shape(image, (1, 12, 12), "one", resize=True)[0, 0], expected)

@@ -66,18 +66,7 @@ def test_missing_files_go_to_torchvisions_folder(refused, fake, server, tmp_path
     assert not list(tmp_path.glob("MNIST/raw/*"))
 
 
-def test_a_file_of_another_size_or_kind_or_damaged_is_refused(refused, tmp_path):
-    content = idx(np.arange(5, dtype=np.uint8))
-    for other in (content[:-1], content + b"\0", b"\1" + content[1:], b""):
-        (tmp_path / "labels").write_bytes(other)
-        refused("does not hold bytes of shape", fashion.read_idx, tmp_path / "labels", (5,))
-    content = gzip.compress(content)
-    for other in (content[:-4], content[:12] + b"\xff\xff" + content[14:], b"no gzip"):
-        (tmp_path / "labels.gz").write_bytes(other)
-        refused("get it again", fashion.read_idx, tmp_path / "labels.gz", (5,))
-
-
-def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
+def test_digits_are_read_where_torchvision_puts_them_and_damage_refused(tmp_path, rng, refused):
     images = np.zeros((10_000, 28, 28), np.uint8)
     images[:5] = rng.integers(0, 256, (5, 28, 28))
     labels = rng.integers(0, 10, 10_000, dtype=np.uint8)
@@ -88,3 +77,11 @@ def test_digits_are_read_where_torchvision_puts_them(tmp_path, rng):
     split = load_idx("mnist", "test", tmp_path, False)
     assert np.array_equal(split.inputs[:, 0].numpy(), images)
     assert np.array_equal(split.labels.numpy(), labels)
+    content = idx(np.arange(5, dtype=np.uint8))
+    for other in (content[:-1], content + b"\0", b"\1" + content[1:], b""):
+        (tmp_path / "labels").write_bytes(other)
+        refused("does not hold bytes of shape", fashion.read_idx, tmp_path / "labels", (5,))
+    content = gzip.compress(content)
+    for other in (content[:-4], content[:12] + b"\xff\xff" + content[14:], b"no gzip"):
+        (tmp_path / "labels.gz").write_bytes(other)
+        refused("get it again", fashion.read_idx, tmp_path / "labels.gz", (5,))

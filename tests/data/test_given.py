@@ -10,15 +10,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
-from freetickets.data import Batches, DatasetSplit, Split
-from freetickets.data.loading import (
-    load_validation,
-    plain_tensors,
-    take_as_numbers,
-    training_data,
-    unlabelled,
-    validation_data,
-)
+from freetickets.data import Batches, DatasetSplit, Split, loading
 from freetickets.data.samples import as_inputs
 from freetickets.data.spec import get_spec
 
@@ -37,7 +29,7 @@ class Frame:
 
 def predicted(x, shape, integers=False):
     """What the networks of an ensemble would get."""
-    splits = list(unlabelled(x, shape, integers, 2))
+    splits = list(loading.unlabelled(x, shape, integers, 2))
     assert all(isinstance(split, Split) for split in splits)
     return torch.cat([split.inputs for split in splits])
 
@@ -62,8 +54,8 @@ def predicted(x, shape, integers=False):
 )
 def test_what_can_be_trained_on_can_be_predicted(x):
     labels = np.arange(len(as_inputs(x))) % 2
-    spec, load = training_data((x, labels))
-    split = take_as_numbers(load())
+    spec, load = loading.training_data((x, labels))
+    split = loading.take_as_numbers(load())
     assert torch.equal(predicted(x, spec.shape), split.inputs)
 
 
@@ -75,20 +67,27 @@ def test_what_can_not_be_read_is_refused_alike_in_training_and_prediction(refuse
         (Frame([1.0, 2.0], [None, True]), "x has text or missing values in it"),
         (np.zeros((2, 2), complex), "x is complex128 of shape"),
     ):
-        refused(message, training_data, (x, [0, 1]))
+        refused(message, loading.training_data, (x, [0, 1]))
         refused(message, predicted, x, (2,))
 
 
-def test_integers_are_token_ids_or_the_numbers_of_a_table(refused):
+def test_integers_are_token_ids_or_the_numbers_of_a_table_also_of_a_dataset(refused):
     tokens = np.arange(8, dtype=np.int32).reshape(4, 2)
-    spec, load = training_data((tokens, [0, 1, 0, 1]))
+    spec, load = loading.training_data((tokens, [0, 1, 0, 1]))
     assert spec.integers
     assert load().dtype == torch.int64
-    assert take_as_numbers(load()).dtype == torch.float32
+    assert loading.take_as_numbers(load()).dtype == torch.float32
     assert predicted(tokens, (2,), integers=True).dtype == torch.int64
     refused("was trained on integers: give integers", predicted, tokens / 2, (2,), integers=True)
     for cube in (tokens.reshape(4, 2, 1), tokens.reshape(4, 1, 2)):
         refused("x is integers of shape", predicted, cube, cube.shape[1:])
+    tokens = Computed(4, lambda index: ([index, index + 1], index % 2 == 0))
+    spec, load = loading.training_data(tokens)
+    assert (spec.integers, spec.classes) == (True, ("False", "True"))
+    assert loading.take_as_numbers(load()).dtype == torch.float32
+    for integers, dtype in ((True, torch.int64), (False, torch.float32)):
+        (found,) = loading.unlabelled(tokens, (2,), integers, at_once=9)
+        assert found.dtype == dtype
 
 
 class Computed(Dataset):
@@ -109,16 +108,6 @@ def given(*samples):
     return Computed(len(samples), samples.__getitem__)
 
 
-def test_the_integers_of_a_dataset_are_taken_as_those_of_an_array():
-    tokens = Computed(4, lambda index: ([index, index + 1], index % 2 == 0))
-    spec, load = training_data(tokens)
-    assert (spec.integers, spec.classes) == (True, ("False", "True"))
-    assert take_as_numbers(load()).dtype == torch.float32
-    for integers, dtype in ((True, torch.int64), (False, torch.float32)):
-        (found,) = unlabelled(tokens, (2,), integers, at_once=9)
-        assert found.dtype == dtype
-
-
 def test_only_a_part_of_an_array_is_held_when_it_is_predicted(refused, tmp_path):
     class Watched:
         """An array that lies elsewhere, and counts the rows that it gives at a time."""
@@ -133,22 +122,26 @@ def test_only_a_part_of_an_array_is_held_when_it_is_predicted(refused, tmp_path)
             return np.full((len(range(*rows.indices(len(self)))), 6), 0.5)
 
     watched = Watched()
-    sizes = [len(split) for split in unlabelled(watched, (6,), False, 8)]
+    sizes = [len(split) for split in loading.unlabelled(watched, (6,), False, 8)]
     assert (sum(sizes), watched.most) == (100, 8)
     on_disk = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float64, (100, 6))
     on_disk[7, 3] = np.nan
-    parts = unlabelled(on_disk, (6,), False, 4)
+    parts = loading.unlabelled(on_disk, (6,), False, 4)
     assert len(next(parts)) == 4  # before the bad row is looked at
     refused("not finite", next, parts)
 
 
-def test_names_tell_samples_labels_and_classes_apart():
+def test_names_tell_data_apart_and_the_page_about_it_prints_what_it_says():
     x = np.arange(12.0).reshape(6, 2)
     labels = [[0, 1] * 3, [1, 0] * 3, [1, 2] * 3, ["a", "b"] * 3, [False, True] * 3]
-    names = {training_data((x, y))[0].name for y in labels}
-    names.add(training_data((x + 1, labels[0]))[0].name)
+    names = {loading.training_data((x, y))[0].name for y in labels}
+    names.add(loading.training_data((x + 1, labels[0]))[0].name)
     assert len(names) == 6
-    assert training_data((x, labels[0]))[0].name == "arrays-de6fff97"  # as in older runs
+    assert loading.training_data((x, labels[0]))[0].name == "arrays-de6fff97"  # as in older runs
+    page = Path(__file__).parents[2] / "docs" / "data.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
 
 
 class Stream(IterableDataset):
@@ -163,50 +156,37 @@ class Stream(IterableDataset):
 def test_what_is_no_data_is_one_line(refused, data):
     kind = type(data).__name__
     words = rf"^train_data must be a data set's name, a pair .* with a length, not a {kind}$"
-    refused(words, training_data, data)
-
-
-def test_the_page_about_data_prints_what_it_says():
-    page = Path(__file__).parents[2] / "docs" / "data.md"
-    found = doctest.testfile(str(page), module_relative=False)
-    assert found.attempted > 5
-    assert found.failed == 0
+    refused(words, loading.training_data, data)
 
 
 # ---- validation
 
 
-def test_validation_data_has_the_classes_of_the_training_data(refused):
-    spec, _ = training_data((np.zeros((4, 2)), ["b", "a", "c", "a"]))
-    name, load = validation_data((np.ones((2, 2)), ["c", "a"]), spec)
+def test_arrays_folders_and_files_validate_by_the_training_classes(refused, image_tree, tmp_path):
+    spec, _ = loading.training_data((np.zeros((4, 2)), ["b", "a", "c", "a"]))
+    name, load = loading.validation_data((np.ones((2, 2)), ["c", "a"]), spec)
     assert name.startswith("arrays-")
     assert load().labels.tolist() == [2, 0]
     words = "label 'z', which is not a class of the training"
-    refused(words, validation_data, (np.ones((2, 2)), ["c", "z"]), spec)
-    refused(r"^validation_data must be", validation_data, 7, spec)
-
-
-def test_a_folder_of_classes_is_validation_data(refused, image_tree):
+    refused(words, loading.validation_data, (np.ones((2, 2)), ["c", "z"]), spec)
+    refused(r"^validation_data must be", loading.validation_data, 7, spec)
     folder = image_tree(classes=("cat", "cow", "dog"), count=1)
     spec = get_spec(folder)
     (folder / "val" / "cow" / "0.png").unlink()
     (folder / "val" / "cow").rmdir()
-    split = load_validation(folder / "val", spec)
+    split = loading.load_validation(folder / "val", spec)
     assert split.labels.tolist() == [0, 2]
     assert split.inputs[:, 0, 0, 0].tolist() == [0, 200]
     (folder / "val" / "hen").mkdir()
     words = "hen: there is no such class in the training data"
-    refused(words, load_validation, folder / "val", spec)
-
-
-def test_an_npz_of_x_and_y_is_validation_data(refused, tmp_path):
+    refused(words, loading.load_validation, folder / "val", spec)
     spec = get_spec("fashion-mini")
     images = np.zeros((3, 28, 28), np.uint8)
     np.savez(tmp_path / "v.npz", x=images, y=np.array([0, 9, 1]))
-    split = load_validation("v.npz", spec, tmp_path)  # below the data root
+    split = loading.load_validation("v.npz", spec, tmp_path)  # below the data root
     assert split.shape == (1, 28, 28)
     assert split.labels.tolist() == [0, 9, 1]
-    refused("no validation data at", load_validation, "nowhere", spec, tmp_path)
+    refused("no validation data at", loading.load_validation, "nowhere", spec, tmp_path)
 
 
 def jittered(index):
@@ -216,7 +196,7 @@ def jittered(index):
 
 
 def read(dataset):
-    split = training_data(dataset)[1]()
+    split = loading.training_data(dataset)[1]()
     assert isinstance(split, DatasetSplit)
     return split
 
@@ -269,14 +249,14 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (6, 8, 9, 3), dtype=np.uint8)
     dataset = given(*((image, np.int64(i % 2)) for i, image in enumerate(images)))
-    spec, load = training_data(dataset, workers=workers)
-    arrays, _ = training_data((images, np.arange(6) % 2))
+    spec, load = loading.training_data(dataset, workers=workers)
+    arrays, _ = loading.training_data((images, np.arange(6) % 2))
     assert (spec.shape, spec.mean, spec.std) == ((3, 8, 9), arrays.mean, arrays.std)
     inputs, labels = next(Batches(load(), 6, shuffle=False, workers=workers).epoch(0))
     torch.testing.assert_close(inputs * 255, torch.from_numpy(images).permute(0, 3, 1, 2).float())
     assert labels.tolist() == [0, 1] * 3
     pillow = given(*((Image.new("RGB", (5, 4), (i, 2, 3)), i % 2) for i in range(4)))
-    assert training_data(pillow, workers=workers)[0].shape == (3, 4, 5)
+    assert loading.training_data(pillow, workers=workers)[0].shape == (3, 4, 5)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -296,13 +276,13 @@ def test_images_in_any_layout_are_read_as_arrays_are(workers):
     ],
 )
 def test_samples_that_are_no_pairs_of_two_are_one_line(refused, samples, message, workers):
-    refused(message, training_data, given(*samples), workers=workers)
+    refused(message, loading.training_data, given(*samples), workers=workers)
 
 
 def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded(refused):
     rng = np.random.default_rng(0)
     own = Computed(6, lambda index: (rng.random(2), index % 2))
-    refused(r"gives other samples .* torch\.initial_seed\(\)", training_data, own)
+    refused(r"gives other samples .* torch\.initial_seed\(\)", loading.training_data, own)
 
     def seeded(index):
         return np.random.default_rng(torch.initial_seed()).random(2), index % 2
@@ -316,7 +296,9 @@ def test_a_dataset_with_a_generator_of_its_own_is_refused_unless_it_is_seeded(re
 def test_datasets_that_are_plain_tensors_are_found(refused):
     x, y = torch.arange(10.0)[:, None], torch.arange(10) % 2
     inner = Subset(TensorDataset(x, y), range(9, 0, -1))
-    tensors = plain_tensors(Subset(inner, [0, 3]))
+    tensors = loading.plain_tensors(Subset(inner, [0, 3]))
     assert [tensor.flatten().tolist() for tensor in tensors] == [[9, 6], [1, 0]]
-    assert plain_tensors(Subset(Computed(12, jittered), [0])) is None
-    refused("train_data has 3 tensors: it must have two", training_data, TensorDataset(x, x, y))
+    assert loading.plain_tensors(Subset(Computed(12, jittered), [0])) is None
+    refused(
+        "train_data has 3 tensors: it must have two", loading.training_data, TensorDataset(x, x, y)
+    )

@@ -15,7 +15,7 @@ def picture(tmp_path, rng):
     return tmp_path / "a.png", torch.from_numpy(array).permute(2, 0, 1)
 
 
-def test_files_folders_and_arrays_give_the_same_images(tmp_path, picture):
+def test_files_folders_and_arrays_give_the_same_images_in_order(tmp_path, picture):
     path, expected = picture
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     path.rename(tmp_path / "folder" / "deep" / "a.png")
@@ -27,24 +27,19 @@ def test_files_folders_and_arrays_give_the_same_images(tmp_path, picture):
     assert result.dtype == torch.uint8
     assert torch.equal(result, expected.expand(4, *SHAPE))
     assert torch.equal(read_images(str(tmp_path / "folder"), SHAPE), expected[None])
-
-
-def test_the_order_is_that_of_the_list(tmp_path):
     for name in ("b", "a", "c"):
         Image.new("L", (6, 8), ord(name)).save(tmp_path / f"{name}.png")
-    assert [path.name for path in list_images(tmp_path)] == ["a.png", "b.png", "c.png"]
-    assert read_images(tmp_path, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
+    assert [path.name for path in list_images(tmp_path)][:3] == ["a.png", "b.png", "c.png"]
+    grey = [tmp_path / f"{name}.png" for name in "abc"]
+    assert read_images(grey, (1, 8, 6))[:, 0, 0, 0].tolist() == [97, 98, 99]
 
 
-def test_another_size_is_refused_unless_resizing_is_asked_for(refused, tmp_path):
+def test_images_of_another_size_are_refused_unless_resized(refused, tmp_path, picture):
     Image.new("RGB", (20, 30), "red").save(tmp_path / "big.png")
     refused(r"big\.png is 20 x 30 .* 6 x 8: .*--resize", read_images, tmp_path / "big.png", SHAPE)
     resized = read_images(tmp_path / "big.png", SHAPE, resize=True)
     assert resized.shape == (1, *SHAPE)
     assert resized[0, :, 0, 0].tolist() == [255, 0, 0]
-
-
-def test_arrays_of_another_size_are_resized_as_files_are(refused, tmp_path, picture):
     path, _ = picture
     pixels = np.asarray(Image.open(path))
     np.save(tmp_path / "a.npy", pixels[None])

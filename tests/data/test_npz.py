@@ -23,7 +23,7 @@ def write(tmp_path):
     return save
 
 
-def test_images_of_any_layout_are_a_data_set(write):
+def test_images_of_any_layout_and_features_are_a_data_set(write):
     spec = get_spec(write(**IMAGES))
     assert (spec.shape, spec.train_size, spec.test_size) == ((3, 8, 8), 6, 4)
     assert spec.classes == ("0", "1", "2")
@@ -31,9 +31,6 @@ def test_images_of_any_layout_are_a_data_set(write):
     split = load(spec, "test")
     assert split.inputs.shape == (4, 3, 8, 8)
     assert split.inputs.dtype == torch.uint8
-
-
-def test_features_have_the_shape_that_the_spec_says(write):
     spec = get_spec(write(**FEATURES, classes=np.array(["a", "b", "c"])))
     assert (spec.shape, spec.classes, spec.mean) == ((5, 1, 1), ("a", "b", "c"), ())
     split = load(spec, "train")
@@ -45,7 +42,7 @@ def test_features_have_the_shape_that_the_spec_says(write):
     assert (spec.shape, spec.mean) == ((3, 8, 8), ())
 
 
-def test_the_spec_says_what_is_wrong(refused, write):
+def test_the_spec_and_loading_say_what_is_wrong(refused, write):
     for change, message in (
         ({"y_test": np.arange(3)}, "not one a row"),
         ({"y_train": np.zeros((6, 1), int)}, "not one a row"),
@@ -61,9 +58,6 @@ def test_the_spec_says_what_is_wrong(refused, write):
     ):
         content = {key: value for key, value in (IMAGES | change).items() if value is not None}
         refused(message, get_spec, write(**content))
-
-
-def test_loading_says_what_is_wrong(refused, write):
     path = write(**(FEATURES | {"y_test": np.array([0, 1, 2, 3])}))
     refused("the label 3, but only 3 classes", load, path, "test")
     path = write(**(FEATURES | {"x_test": np.full((4, 5), np.nan)}))

@@ -63,7 +63,7 @@ def test_grey_images_may_have_no_axis_of_channels(tmp_path):
     assert torch.equal(arrays.split(arrays.open("fog"), 3).inputs, inside.inputs)
 
 
-def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_path):
+def test_labels_shapes_and_files_are_checked_and_frost_is_known(refused, inside, tmp_path):
     stack = write(tmp_path, inside)
     missing = r"lacks snow.npy: get it, or name types"
     refused(missing, CorruptedArrays(tmp_path, inside, 6).open, "snow")
@@ -77,9 +77,6 @@ def test_wrong_labels_shapes_and_files_are_one_line_each(refused, inside, tmp_pa
     refused("belongs to another data set", CorruptedArrays, tmp_path, inside, 6)
     (tmp_path / "labels.npy").unlink()
     refused(r"labels.npy is missing", CorruptedArrays, tmp_path, inside, 6)
-
-
-def test_the_frost_of_a_folder_is_known(tmp_path):
     assert frost_of(tmp_path) is None
     write_json(tmp_path / "corruptions.json", {"frost": "synthetic"})
     assert frost_of(tmp_path) == "synthetic"
@@ -128,7 +125,7 @@ def known(rng):
     return arrays(rng.integers(0, 256, (30, *COLOUR), dtype=np.uint8), np.arange(30) % 3)
 
 
-def test_pure_noise_is_that_of_the_authors(known):
+def test_noise_is_that_of_the_authors_and_the_same_each_time(known, refused):
     split = load_ood("gaussian-noise", known, COLOUR)
     assert (split.inputs.shape, split.dtype) == ((10_000, *COLOUR), torch.uint8)
     assert set(split.labels.tolist()) == {-1}
@@ -141,9 +138,6 @@ def test_pure_noise_is_that_of_the_authors(known):
     assert between.mean() == pytest.approx(0.5, abs=1e-3)
     assert between.std() == pytest.approx(expected.std(), abs=1e-3)
     assert stats.kstest(between[:20_000], expected.cdf).statistic < 0.015
-
-
-def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(refused, known):
     floats = Split(torch.zeros(3, 6), torch.zeros(3, dtype=torch.int64))
     photos = LazySplit((Path("a.png"),), torch.zeros(1, dtype=torch.int64), COLOUR)
     refused("takes floats", load_ood, "gaussian-noise", floats, (6,))
@@ -152,9 +146,6 @@ def test_noise_is_the_same_each_time_and_fewer_samples_are_the_first(refused, kn
     for name in ("gaussian-noise", "additive-noise"):
         whole = load_ood(name, known, COLOUR, samples=20).inputs
         assert torch.equal(load_ood(name, known, COLOUR, samples=7).inputs, whole[:7])
-
-
-def test_additive_noise_lies_on_the_test_images(known):
     noisy = load_ood("additive-noise", known, COLOUR).inputs
     assert noisy.shape == known.inputs.shape
     change = (noisy.double() - known.inputs.double()).numpy() / 255
@@ -163,16 +154,13 @@ def test_additive_noise_lies_on_the_test_images(known):
     assert abs(change).max() <= 0.5 + 1 / 255
 
 
-def test_a_data_set_is_converted_only_if_asked_for(refused, known):
+def test_paths_are_read_as_for_predictions_converted_if_asked_for(refused, known, tmp_path, rng):
     refused(r"fashion-mini are 1 x 28 x 28.*--resize", load_ood, "fashion-mini", known, COLOUR)
     split = load_ood("fashion-mini", known, COLOUR, resize=True, samples=5)
     assert split.inputs.shape == (5, *COLOUR)
     assert torch.equal(split.inputs[:, 0], split.inputs[:, 1])
     same = load_ood("fashion-mini", known, (1, 28, 28))
     assert torch.equal(same.inputs, load("fashion-mini", "test").inputs)
-
-
-def test_a_path_is_read_as_for_predictions(refused, known, tmp_path, rng):
     images = rng.integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
     np.save(tmp_path / "x.npy", images)
     for number, image in enumerate(images):

@@ -12,26 +12,12 @@ from freetickets.errors import FreeTicketsError
 LABELS = np.arange(4)
 
 
-def test_arrays_takes_numpy_and_torch_alike_and_brings_images_into_one_layout(rng):
+def test_arrays_takes_numpy_and_torch_alike_and_says_what_is_wrong(rng, refused):
     x = rng.integers(0, 256, (4, 3, 8, 9), dtype=np.uint8)
     expected = torch.from_numpy(x)
     for given_x in (x, expected, x.transpose(0, 2, 3, 1)):
         assert torch.equal(arrays(given_x, LABELS).inputs, expected)
     assert torch.equal(arrays(x[:, 0], torch.from_numpy(LABELS)).inputs, expected[:, :1])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
-def test_arrays_makes_float32_of_any_float(dtype):
-    split = arrays(np.arange(8).reshape(4, 2).astype(dtype), LABELS.astype(np.uint8))
-    assert split.inputs.dtype == torch.float32
-    assert split.inputs.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert split.labels.dtype == torch.int64
-    x = np.zeros((4, 2), np.float32)
-    x.setflags(write=False)
-    assert len(arrays(x[::-1], LABELS)) == 4
-
-
-def test_arrays_says_what_is_wrong(refused):
     for x, y, message in (
         (np.full((4, 2), np.nan), LABELS, "not finite"),
         (np.full((4, 2), 1e300), LABELS, "not finite"),
@@ -48,7 +34,18 @@ def test_arrays_says_what_is_wrong(refused):
         refused(message, arrays, x, y)
 
 
-def test_both_kinds_of_split_give_subsets_in_the_asked_order():
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
+def test_arrays_makes_float32_of_any_float(dtype):
+    split = arrays(np.arange(8).reshape(4, 2).astype(dtype), LABELS.astype(np.uint8))
+    assert split.inputs.dtype == torch.float32
+    assert split.inputs.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert split.labels.dtype == torch.int64
+    x = np.zeros((4, 2), np.float32)
+    x.setflags(write=False)
+    assert len(arrays(x[::-1], LABELS)) == 4
+
+
+def test_splits_give_subsets_and_shares_that_are_always_the_same(refused):
     labels = torch.arange(5)
     memory = Split(torch.arange(5.0)[:, None], labels).subset([4, 0])
     disk = LazySplit(tuple(Path(str(i)) for i in range(5)), labels, (3, 8, 8)).subset([4, 0])
@@ -57,6 +54,16 @@ def test_both_kinds_of_split_give_subsets_in_the_asked_order():
     assert memory.labels.tolist() == disk.labels.tolist() == [4, 0]
     with pytest.raises(FreeTicketsError):
         LazySplit((Path("0"),), labels, (3, 8, 8))
+    split = Split(torch.arange(100.0)[:, None], torch.zeros(100, dtype=torch.int64))
+    held = hold_out(split, 0.1)[1].inputs.flatten().int().tolist()
+    # Pinned: another choice would make old and new results incomparable.
+    assert held[:4] == [0, 6, 14, 42]
+    assert take(split, None) is split
+    refused("is 101, but there are 100 to train on", take, split, 101)
+    split = Split(torch.zeros(4, 1), torch.arange(4))
+    assert hold_out(split, 0) == (split, None)
+    for fraction in (-0.1, 1.0, 0.01):
+        refused("hold-out", hold_out, split, fraction)
 
 
 @settings(deadline=None)
@@ -69,19 +76,6 @@ def test_hold_out_takes_each_sample_once_and_the_share_of_each_class(labels, fra
     assert sorted(seen.tolist()) == list(range(len(y)))
     for label in set(labels):
         assert (validation.labels == label).sum() == round(fraction * labels.count(label))
-
-
-def test_a_share_is_always_the_same_and_nonsense_is_refused(refused):
-    split = Split(torch.arange(100.0)[:, None], torch.zeros(100, dtype=torch.int64))
-    held = hold_out(split, 0.1)[1].inputs.flatten().int().tolist()
-    # Pinned: another choice would make old and new results incomparable.
-    assert held[:4] == [0, 6, 14, 42]
-    assert take(split, None) is split
-    refused("is 101, but there are 100 to train on", take, split, 101)
-    split = Split(torch.zeros(4, 1), torch.arange(4))
-    assert hold_out(split, 0) == (split, None)
-    for fraction in (-0.1, 1.0, 0.01):
-        refused("hold-out", hold_out, split, fraction)
 
 
 @settings(deadline=None)

@@ -8,15 +8,12 @@ from freetickets.data.svhn import read_mat
 io = pytest.importorskip("scipy.io")
 
 
-def test_images_are_turned_and_ten_is_zero(tmp_path, rng):
+def test_images_are_turned_ten_is_zero_and_wrong_contents_are_refused(tmp_path, rng, refused):
     images = rng.integers(0, 256, (32, 32, 3, 5), dtype=np.uint8)
     io.savemat(tmp_path / "test_32x32.mat", {"X": images, "y": [[1], [9], [10], [2], [3]]})
     split = load("svhn", "test", tmp_path, download=False)
     assert split.labels.tolist() == [1, 9, 0, 2, 3]
     assert torch.equal(split.inputs[4, 2], torch.from_numpy(images[:, :, 2, 4].copy()))
-
-
-def test_wrong_contents_are_refused(refused, tmp_path):
     for content, message in (
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [11]]}, "label from 1 to 10"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1]]}, "label from 1 to 10"),

@@ -98,7 +98,7 @@ def test_pixels_stay_within_epsilon_and_within_black_and_white(smooth, epsilon, 
     assert (epsilon == 0) == torch.equal(changed, x)
 
 
-def test_an_attack_leaves_no_trace_in_the_model(smooth):
+def test_an_attack_leaves_no_trace_and_sees_norms_in_evaluation_mode(smooth):
     smooth.train()
     smooth.norm.eval()  # each module has a mode of its own
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
@@ -110,9 +110,6 @@ def test_an_attack_leaves_no_trace_in_the_model(smooth):
     assert all(torch.equal(value, before[name]) for name, value in smooth.state_dict().items())
     assert all(parameter.grad is None for parameter in smooth.parameters())
     assert (smooth.training, smooth.conv.training, smooth.norm.training) == (True, True, False)
-
-
-def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch(smooth):
     x, y = torch.rand(5, 2, 4, 4, dtype=torch.float64), torch.arange(5) % 4
     options = {"steps": 3, "step_size": 0.01, "random_start": True, "seed": 4}
     whole = perturb(smooth.train(), x, y, **options)
@@ -121,15 +118,12 @@ def test_batch_norm_is_in_evaluation_mode_so_images_do_not_depend_on_their_batch
     assert not torch.equal(perturb(smooth, x, y, **{**options, "seed": 5}), whole)
 
 
-def test_a_sure_and_right_answer_is_attacked_all_the_same():
+def test_a_sure_answer_is_attacked_too_and_what_can_not_be_meant_refused(refused, smooth):
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     model[1].weight.data.copy_(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
     x = torch.tensor([0.65, 0.35]).view(1, 1, 1, 2)  # in float32 the probability is 1
     changed = perturb(model, x, torch.tensor([0]), epsilon=0.05).flatten()
     assert changed.tolist() == pytest.approx([0.6, 0.4])
-
-
-def test_what_can_not_be_meant_is_refused(refused, smooth):
     for options, reason in (
         ({"epsilon": 8.0}, "8/255 instead of 8"),
         ({"steps": 0}, "at least 1 step"),
@@ -172,13 +166,20 @@ def test_the_file_says_what_the_attack_was(ensemble, test_set, tmp_path):
     assert (fgsm["attack"], fgsm["steps"], fgsm["step_size"]) == ("fgsm", 1, EPSILON)
 
 
-def test_fgsm_lowers_the_accuracy_and_pgd_no_less(ensemble, test_set):
+def test_fgsm_lowers_the_accuracy_and_a_temperature_changes_nothing(ensemble, test_set):
     clean = (ensemble.member_log_proba(test_set).argmax(-1) == test_set.labels.numpy()).mean(-1)
     epsilon = 40 / 255  # the bars are bright: a small change misleads nobody
     fgsm = accuracies(attacked(ensemble, test_set, "fgsm", epsilon))
     pgd = accuracies(attacked(ensemble, test_set, "pgd", epsilon, steps=20))
     assert (np.diag(fgsm) < clean - 0.1).all()
     assert (np.diag(pgd) <= np.diag(fgsm)).all()
+    warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
+    plain = attacked(ensemble, test_set)
+    for each in (warm, ensemble.compile()):
+        found = attacked(each, test_set)
+        np.testing.assert_allclose(found.outputs, plain.outputs, atol=2e-4)
+    scaled = attacked(warm, test_set).parts[0]
+    assert scaled.info["temperature"] == warm.temperature.as_dict()
 
 
 @pytest.mark.parametrize("method", ONE_NETWORK, ids=lambda method: method.name)
@@ -199,13 +200,3 @@ def test_members_of_one_network_are_attacked_by_their_own_outputs(method, images
         truth = np.arange(16), labels.numpy()
         assert part.outputs[member][truth].mean() < clean[truth].mean()
     assert not torch.equal(images[0], images[1])
-
-
-def test_neither_a_compilation_nor_a_temperature_changes_what_is_saved(ensemble, test_set):
-    warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
-    plain = attacked(ensemble, test_set)
-    for each in (warm, ensemble.compile()):
-        found = attacked(each, test_set)
-        np.testing.assert_allclose(found.outputs, plain.outputs, atol=2e-4)
-    scaled = attacked(warm, test_set).parts[0]
-    assert scaled.info["temperature"] == warm.temperature.as_dict()

@@ -92,15 +92,12 @@ def test_each_layer_is_the_mean_over_pairs_of_the_kl_over_channels(ensemble, tes
         assert [row.kl_matrix[i][i] for i in range(3)] == [0, 0, 0]
 
 
-def test_neither_the_batch_size_nor_a_compilation_changes_the_result(ensemble, test_set):
+def test_looking_leaves_no_trace_and_is_free_of_batches_and_compilation(ensemble, test_set):
     whole = feature_kl_by_layer(ensemble, test_set)
     parts = feature_kl_by_layer(ensemble.compile(), test_set, batch_size=4)
     for a, b in zip(whole, parts, strict=True):
         assert a.layer == b.layer
         np.testing.assert_allclose(a.kl_matrix, b.kl_matrix, rtol=1e-4, atol=1e-9)
-
-
-def test_looking_leaves_no_hook_and_no_other_trace(ensemble, test_set):
     before = ensemble.member_log_proba(test_set)
     twins = ft.Ensemble([ensemble.tickets[0], ensemble.tickets[0]])
     assert all(row.kl < 1e-9 for row in feature_kl_by_layer(twins, test_set))
@@ -136,9 +133,7 @@ def test_a_linear_layers_channels_come_last_and_are_read_before_an_activation_in
     assert found[0].kl_matrix[0][1] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_members_that_have_no_maps_of_their_own_to_compare_are_refused(
-    refused, images_npz, test_set
-):
+def test_members_that_have_no_maps_of_their_own_are_refused(refused, images_npz, test_set):
     mimo = ft.MIMO(members=2)
     for method, reason in ((ft.Dense(), "has one"), (mimo, "mimo share the feature maps")):
         ensemble = method.fit("cnn-4", str(images_npz), **SMALL)

@@ -63,27 +63,13 @@ def test_what_is_written_is_read_and_each_number_has_a_name(metrics_json):
     assert found.value("attacks.fgsm.min") == values["attacks"]["fgsm"]["min"]
 
 
-def test_what_was_not_measured_is_none():
+def test_what_was_not_measured_or_is_null_is_none_also_in_files_from_before(monkeypatch):
     for column in (
         "brier", "c_nll", "a_accuracy", "member_brier", "diversity.kl", "ood.svhn.auroc", "nothing",
         "attacks.fgsm.min", "diversity.disagreement_by_class.7", "natural.imagenet-a.200-way.nll",
         "task.name", "members.0", "members.9", "x.y", "shift.__class__",
     ):  # fmt: skip
         assert Evaluation("toy", 9, (SCORES,), SCORES, SCORES).value(column) is None
-
-
-def test_what_was_evaluated_before_a_score_was_added_is_read(monkeypatch):
-    old = scored_on(toy=shift("all19")).as_dict()
-    more = (*results.MAIN_SCORES, Score("brier", "Brier", function=ft.metrics.brier))
-    monkeypatch.setattr(results, "MAIN_SCORES", more)
-    found = Evaluation.of(old)
-    assert (found.value("brier"), found.value("c_brier"), found.value("nll")) == (None, None, 0.3)
-    assert np.isnan([found.ensemble["brier"], found.members[0]["brier"]]).all()
-    new = Evaluation.of({**old, "ensemble": {**SCORES, "brier": 0.2}})
-    assert new.value("brier") == 0.2
-
-
-def test_nulls_of_records_are_no_numbers():
     values = {
         **scored_on(toy=shift("all19")).as_dict(),
         "ensemble": {**SCORES, "nll": None},
@@ -94,6 +80,14 @@ def test_nulls_of_records_are_no_numbers():
     assert (found.value("a_nll"), found.value("c_nll")) == (0.3, 0.3)
     assert found.as_dict() == values
     assert Evaluation.of({**values, "weather": {"sun": 1}}).as_dict() == values  # a later one
+    old = scored_on(toy=shift("all19")).as_dict()
+    more = (*results.MAIN_SCORES, Score("brier", "Brier", function=ft.metrics.brier))
+    monkeypatch.setattr(results, "MAIN_SCORES", more)
+    found = Evaluation.of(old)
+    assert (found.value("brier"), found.value("c_brier"), found.value("nll")) == (None, None, 0.3)
+    assert np.isnan([found.ensemble["brier"], found.members[0]["brier"]]).all()
+    new = Evaluation.of({**old, "ensemble": {**SCORES, "brier": 0.2}})
+    assert new.value("brier") == 0.2
 
 
 @pytest.mark.skipif(not RECORDS, reason="the records are not in this copy")
@@ -107,7 +101,7 @@ def test_every_record_of_the_results_is_read_and_says_the_same():
             assert found.value("c_nll") == shifted["means"]["all19"]["nll"]
 
 
-def test_means_are_over_the_set_that_most_were_tested_on_and_only_that():
+def test_means_are_over_the_set_that_most_were_tested_on_a_runs_own_before_any_other():
     every, few = scored_on(toy=shift("all19", "common15")), scored_on(toy=shift("common15"))
     assert choose_corruptions([every, every, few]) == CorruptionSet("common15", FIVE)
     assert choose_corruptions([every, every]) == CorruptionSet("all19", FIVE)  # the best known
@@ -121,9 +115,6 @@ def test_means_are_over_the_set_that_most_were_tested_on_and_only_that():
     first = choose_corruptions(given)
     assert first == CorruptionSet("given", FIVE, ("fog",))
     assert [each.value("c_nll", first) for each in given] == [0.3, None]
-
-
-def test_a_runs_own_corrupted_set_comes_before_any_other():
     own, other = shift("all19"), shift("common15")
     assert scored_on(else_=other, toy=own).corrupted is own
     assert scored_on(else_=other).corrupted is other

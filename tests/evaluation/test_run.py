@@ -44,9 +44,7 @@ def test_a_run_is_evaluated_on_its_own_test_set(run_folder, ensemble, images_npz
     assert saved.info["classes"] == ["top", "middle", "bottom"]
 
 
-def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_temperature(
-    ensemble, images_npz, tmp_path
-):
+def test_saved_predictions_are_those_before_a_temperature(ensemble, images_npz, tmp_path):
     warm = ensemble.with_temperature(Temperature((3.0, 2.0), "members"))
     raw, scaled = (predict_dataset(each, str(images_npz)) for each in (ensemble, warm))
     assert np.array_equal(raw.outputs, scaled.outputs)
@@ -57,15 +55,12 @@ def test_saved_predictions_of_a_calibrated_ensemble_are_those_before_its_tempera
     assert scaled.scores()["ensemble"]["nll"] != raw.scores()["ensemble"]["nll"]
 
 
-def test_a_data_set_of_other_classes_is_refused(refused, ensemble):
-    refused(r"other classes .* \(10 and 3\)", predict_dataset, ensemble, "fashion-mini")
-
-
-def test_a_run_is_described_in_a_few_words():
+def test_a_run_is_described_and_a_data_set_of_other_classes_refused(refused, ensemble):
     edst = {"method": "edst", "options": {"tickets": 3, "sparsity": 0.8}}
     assert describe_run(edst) == "edst (M=3, S=0.8)"
     for more in ({"options": {"tickets": 1}}, {}):
         assert describe_run({"method": "dense", **more}) == "dense"
+    refused(r"other classes .* \(10 and 3\)", predict_dataset, ensemble, "fashion-mini")
 
 
 @pytest.fixture
@@ -100,9 +95,7 @@ def strange(tmp_path):
     return path
 
 
-def test_predictions_of_corrupted_images_are_those_of_the_ensemble(
-    run_folder, ensemble, images_npz, evaluate
-):
+def test_corrupted_images_are_predicted_by_the_ensemble(run_folder, ensemble, images_npz, evaluate):
     scores = evaluate(corruptions=("contrast", "gaussian_noise"))
     saved = Predictions.load(run_folder / "predictions" / "bars-c" / "contrast.npz")
     told = {"kind": "shift", "corruption": "contrast", "source": "generated"}
@@ -169,9 +162,7 @@ def test_ood_sets_are_called_by_their_paths_and_predicted_again_where_they_chang
     refused("two OoD sets would be called ood/strange", evaluate, ood=(str(strange), str(twin)))
 
 
-def test_what_the_ensemble_was_trained_on_is_not_out_of_distribution(
-    refused, images_npz, tmp_path, evaluate
-):
+def test_training_data_is_not_out_of_distribution(refused, images_npz, tmp_path, evaluate):
     arrays = np.load(images_npz)
     for split in ("x_train", "x_test"):
         np.save(tmp_path / "known.npy", arrays[split])
@@ -214,9 +205,7 @@ def test_what_is_saved_and_fits_is_not_predicted_again(run_folder, predicted, st
     assert summarise(run_folder)["samples"] == 45
 
 
-def test_corruptions_of_different_samples_or_sources_are_never_averaged(
-    refused, run_folder, predicted, evaluate
-):
+def test_corruptions_of_other_samples_are_never_averaged(refused, run_folder, predicted, evaluate):
     evaluate(corruptions=("fog", "snow"))
     predicted.clear()
     refused(r"snow.npz was saved with other --samples", evaluate, corruptions=("fog",), samples=7)
@@ -319,12 +308,9 @@ def test_everything_of_features_and_one_member_is_what_can_be_done(refused, feat
         refused(message, evaluate_run, tmp_path / "run", ensemble, request=request)
 
 
-def test_each_type_of_corruption_counts_once():
+def test_each_type_counts_once_and_unknown_names_are_said_before_predicting(predicted, evaluate):
     assert corruption_types(["fog", "elastic", "fog"], 10) == ["fog", "elastic_transform"]
     assert len(corruption_types(["common15", "fog", "saturate"], 10)) == 16
-
-
-def test_an_unknown_name_is_said_before_anything_is_predicted(predicted, evaluate):
     for asked, message in (
         ({"corruptions": ("frog",)}, "unknown corruption 'frog': did you mean 'fog'"),
         ({"ood": ("minst",)}, "unknown OoD set 'minst': did you mean 'mnist'"),
@@ -415,9 +401,7 @@ def test_ood_sets_are_left_out_when_fewer_test_samples_are_saved(evaluate, stran
     assert evaluate(ood=(str(strange),))["ood"] == whole["ood"]
 
 
-def test_test_images_that_changed_are_never_mixed_with_what_is_saved_of_the_others(
-    run_folder, images_npz, tmp_path, capsys
-):
+def test_changed_test_images_are_never_mixed_with_others(run_folder, images_npz, tmp_path, capsys):
     before = images_npz.read_bytes()
     evaluate_run(run_folder, ft.load(run_folder), request=Request(attacks=("fgsm",)))
     arrays = dict(np.load(images_npz))
@@ -451,9 +435,7 @@ def test_a_damaged_file_of_values_is_written_again_also_under_a_right_seal(run_f
         assert read_json(path)
 
 
-def test_a_test_set_whose_numbers_are_damaged_is_predicted_again(
-    run_folder, evaluate, strange, predicted
-):
+def test_a_test_set_of_damaged_numbers_is_predicted_again(run_folder, evaluate, strange, predicted):
     evaluate()
     path = run_folder / "predictions" / "bars.npz"
     saved = Predictions.load(path)

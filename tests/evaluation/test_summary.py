@@ -95,7 +95,7 @@ def test_shift_scores_are_those_of_each_severity_and_their_means(toy, invent):
     assert found["means"]["given"]["ece_pooled"] == pytest.approx(expected)
 
 
-def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, invent):
+def test_only_complete_sets_of_the_same_samples_and_sources_are_averaged(toy, invent, refused):
     folder, _ = toy
     for name in metrics.CORRUPTION_SETS["common15"]:
         invent(3, count=10, **SHIFT).save(folder / "predictions" / "toy-c" / f"{name}.npz")
@@ -105,9 +105,6 @@ def test_a_named_set_of_corruptions_is_averaged_only_if_it_is_complete(toy, inve
     means = summarise(folder)["shift"]["toy-c"]["means"]
     assert set(means) == {"common15", "given"}
     assert means["given"] != means["common15"]
-
-
-def test_types_of_different_samples_or_sources_are_not_averaged(refused, toy, invent):
     folder, _ = toy
     for name, count, source in (("fog", 10, "folder"), ("snow", 15, "generated")):
         told = {**SHIFT, "source": source, "samples": count // 5}
@@ -118,9 +115,7 @@ def test_types_of_different_samples_or_sources_are_not_averaged(refused, toy, in
     assert len(said) == 1
 
 
-def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
-    refused, toy, invent
-):
+def test_attacks_are_scored_by_source_and_target_beside_the_clean_accuracy(refused, toy, invent):
     folder, test = toy
     info = {"kind": "attack", "epsilon": 8 / 255, "steps": 1, "parts": ["1", "2", "3"]}
     attacked = invent(5, count=60, labels=np.tile(test.labels[:20], 3), **info)
@@ -142,7 +137,7 @@ def test_attacks_are_scored_by_source_and_target_and_beside_the_clean_accuracy(
     refused(r"fgsm.npz is of other test samples", summarise, folder)
 
 
-def test_natural_sets_are_scored_among_all_classes_and_among_theirs(toy, invent):
+def test_natural_sets_are_scored_both_ways_two_test_sets_refused(toy, invent, refused, tmp_path):
     folder, _ = toy
     labels = np.random.default_rng(1).choice([1, 3], 30)
     saved = invent(6, count=30, labels=labels, kind="natural", classes_200=[1, 3])
@@ -154,6 +149,10 @@ def test_natural_sets_are_scored_among_all_classes_and_among_theirs(toy, invent)
     assert found["200-way"]["accuracy"] == (few.argmax(-1) == (labels == 3)).mean()
     expected = -np.log(few[np.arange(30), (labels == 3).astype(int)]).mean()
     assert found["200-way"]["nll"] == pytest.approx(expected, rel=1e-5)
+    folder, test = toy
+    refused("no predictions of a test set in", summarise, tmp_path / "nowhere")
+    test.save(folder / "predictions" / "toy2.npz")
+    refused("two test sets of one run", summarise, folder)
 
 
 def test_temperature_and_rule_to_combine_hold_for_every_set(toy, invent):
@@ -185,10 +184,3 @@ def test_predictions_of_other_tickets_are_never_mixed_in(refused, run_folder, in
     refused(r"old.npz is damaged", summarise, run_folder)
     (run_folder / "tickets" / "02.safetensors").unlink()  # the test set too is of other tickets
     refused(r"bars.npz was made by other tickets", summarise, run_folder)
-
-
-def test_no_predictions_or_two_test_sets_are_one_line(refused, toy, tmp_path):
-    folder, test = toy
-    refused("no predictions of a test set in", summarise, tmp_path / "nowhere")
-    test.save(folder / "predictions" / "toy2.npz")
-    refused("two test sets of one run", summarise, folder)

@@ -60,12 +60,16 @@ def test_the_moment_that_was_taken_as_a_ticket_later_is_marked(tmp_path):
     assert [each.collected for each in read_trajectory(tmp_path)] == [False, True, False, False]
 
 
-def test_what_is_no_trajectory_is_refused_in_one_line(refused, tmp_path):
+def test_no_trajectory_is_one_line_and_so_is_a_lack_of_scikit_learn(refused, tmp_path, monkeypatch):
     refused("train it with --trajectory 1", read_trajectory, tmp_path)
     logs = np.log(np.full((1, 2, 2), 0.5, dtype=np.float32))
     info = {"kind": "trajectory", "dataset": "toy", "combine": "probabilities", "run": 1, "step": 1}
     Predictions(logs, np.array([0, 1]), info).save(tmp_path / "trajectory" / "1-1.npz")
     refused("does not say its epoch", read_trajectory, tmp_path)
+    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    assert embed({"run": walk(3)}).method == "PCA"
+    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
+        embed({"run": walk(4)})
 
 
 # ---- laying out
@@ -127,7 +131,7 @@ def test_few_checkpoints_are_laid_out_by_principal_components(count):
         assert path.points.tolist() == [[0, 0]]
 
 
-def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
+def test_neither_standing_still_nor_a_ruled_out_class_is_an_obstacle_but_other_samples_are(refused):
     (path,) = embed({"run": walk(1) * 6}).paths["run"]
     assert np.ptp(path.points, axis=0).tolist() == [0, 0]
     points = walk(5)
@@ -135,15 +139,5 @@ def test_neither_standing_still_nor_a_class_that_is_ruled_out_is_an_obstacle():
         point.log_probs[:, 2] = -np.inf
     (path,) = embed({"run": points}).paths["run"]
     assert np.isfinite(path.points).all()
-
-
-def test_trajectories_of_other_samples_are_refused(refused):
     refused("of a and b are of other samples", embed, {"a": walk(3), "b": walk(3, samples=21)})
     refused("no checkpoint", embed, {})
-
-
-def test_without_scikit_learn_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    assert embed({"run": walk(3)}).method == "PCA"
-    with pytest.raises(MissingExtraError, match=r"freetickets\[report\]"):
-        embed({"run": walk(4)})

@@ -24,9 +24,7 @@ def test_a_training_without_room_ends_in_one_line_and_goes_on_the_same(
 
 
 @pytest.mark.parametrize("file", ["checkpoint/*", "tickets/02.safetensors", "predictions/*"])
-def test_a_real_full_disk_does_the_same(
-    child, command, assert_whole, assert_goes_on, mounted, file
-):
+def test_a_real_full_disk_does_as_much(child, command, assert_whole, assert_goes_on, mounted, file):
     disk = mounted("size=2m")
     fault = partial(fault_child.full_disk, file, str(disk / "filler"))
     answer = child(*command(), "-o", disk / "run", faults=(fault,))
@@ -36,10 +34,13 @@ def test_a_real_full_disk_does_the_same(
     assert_goes_on(disk / "run")
 
 
-def test_without_any_room_not_even_the_lock_is_left(child, command, tmp_path):
+def test_without_room_for_a_lock_or_an_answer_nothing_is_left(child, command, tmp_path, finished):
     answer = child(*command(), "-o", tmp_path / "run", faults=(fault_child.limit_files,))
     assert "can't write " in answer.line
     assert not list(tmp_path.iterdir())
+    fault = partial(fault_child.standard_output_to, "/dev/full")
+    answer = child("compare", finished(), "--json", faults=(fault,))
+    assert answer.line == "freetickets: can't print: No space left on device"
 
 
 @pytest.mark.parametrize("file", ["predictions/bars.npz", "predictions/ood/*", "metrics.json"])
@@ -84,9 +85,3 @@ def test_a_reproduction_without_room_goes_on_with_what_is_missing(child, tmp_pat
     assert child(*reproduce).code == 0
     records = [name for name in digests(tmp_path) if name.endswith("/0.json")]
     assert len(records) == 2
-
-
-def test_an_answer_that_can_not_be_printed_is_one_line(child, finished, tmp_path):
-    fault = partial(fault_child.standard_output_to, "/dev/full")
-    answer = child("compare", finished(), "--json", faults=(fault,))
-    assert answer.line == "freetickets: can't print: No space left on device"

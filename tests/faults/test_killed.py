@@ -23,9 +23,7 @@ FOUND = {
 
 @pytest.mark.parametrize("number", [1, 2, 8])
 @pytest.mark.parametrize("stage", fault_child.STAGES)
-def test_killed_at_a_checkpoint_ends_the_same(
-    child, command, assert_goes_on, tmp_path, stage, number
-):
+def test_killed_at_a_checkpoint_ends_alike(child, command, assert_goes_on, tmp_path, stage, number):
     run, name = tmp_path / "run", f"{number:06d}.safetensors"
     fault = partial(fault_child.killed_in_write, "checkpoint/*", stage, number)
     assert child(*command(), "-o", run, faults=(fault,)).code == -9
@@ -62,9 +60,7 @@ def test_killed_in_other_writes_ends_the_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_killed_in_a_phase_ends_the_same(
-    child, command, finished, assert_goes_on, tmp_path, method
-):
+def test_killed_in_a_phase_ends_alike(child, command, finished, assert_goes_on, tmp_path, method):
     run, expected = tmp_path / "run", finished(method)
     config = read_run_config(expected)
     plan = config.make_method().plan(config.setting())

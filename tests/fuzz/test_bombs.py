@@ -156,17 +156,10 @@ def test_what_claims_or_runs_more_than_it_is(refused, tmp_path, monkeypatch, kin
     assert kind != "json" or read_record(path) is None
 
 
-def test_two_arrays_of_one_name(refused, tmp_path):
+def test_two_arrays_of_one_name_and_predictions_of_nothing_are_refused(refused, tmp_path):
     with pytest.warns(UserWarning, match="Duplicate name"):
         (tmp_path / "a.npz").write_bytes(zipped(header(1) + bytes(4), names=["x.npy"] * 2))
     refused(read_arrays, tmp_path / "a.npz", "x", match="two arrays of one name")
-
-
-INFO = {"dataset": "toy", "combine": "probabilities"}
-ZEROS = np.zeros((1, 2, 2), "f4")
-
-
-def test_predictions_that_predict_nothing(refused, tmp_path):
     for log_probs, labels, info, match in (
         (np.array([{}], object), [0], {}, "Python objects, which could run"),
         (np.full((1, 2, 2), np.nan, "f4"), [0, 1], INFO, "not numbers"),
@@ -176,6 +169,10 @@ def test_predictions_that_predict_nothing(refused, tmp_path):
     ):
         np.savez(tmp_path / "a.npz", log_probs=log_probs, labels=labels, info=json.dumps(info))
         refused(Predictions.load, tmp_path / "a.npz", match=match)
+
+
+INFO = {"dataset": "toy", "combine": "probabilities"}
+ZEROS = np.zeros((1, 2, 2), "f4")
 
 
 def test_a_pipe_among_the_images_is_passed_over(tmp_path):

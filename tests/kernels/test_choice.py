@@ -44,19 +44,13 @@ def test_nearly_dense_layers_take_winograds_way_and_others_skip_zeros(instructio
         assert ways(work(channels, size, density)) == way
 
 
-def test_where_winograds_way_does_not_exist_dense_layers_may_be_pytorchs():
+def test_winograds_way_is_for_many_samples_and_linear_layers_skip_zeros_unless_few():
     strided = work(640, 8, 1.0, stride=(2, 2))
     assert ways(strided) == ops.ALL
     assert ways(strided._replace(nonzeros=strided.nonzeros // 10)) == 0
-
-
-def test_few_samples_have_no_winograds_way():
     assert predicting_way(work(160, 32, 1.0, 2), rows=True)[0] == ops.FORWARD
     assert predicting_way(work(160, 32, 1.0, 16), rows=False)[0] == ops.FORWARD << ops.WINOGRAD
     assert predicting_way(work(160, 32, 0.1, 2), rows=True)[0] == 0
-
-
-def test_linear_layers_skip_zeros_unless_there_are_few():
     costs = basis().costs
     assert choice.linear_ways(512, 512, 512 * 512 // 5, 128, costs) == 0
     assert choice.linear_ways(512, 512, 512 * 512, 128, costs) == ops.ALL
@@ -90,15 +84,13 @@ def test_without_winograds_way_no_network_takes_it(monkeypatch):
     ("name", "value", "words"),
     [("WINOGRAD", "no", "0 or 1, not 'no'"), ("COSTS", "mine", "shipped or measured, not 'mine'")],
 )
-def test_what_the_environment_may_not_say(monkeypatch, name, value, words):
+def test_what_the_environment_may_not_say(refused, monkeypatch, name, value, words):
     monkeypatch.setenv(f"FREETICKETS_{name}", value)
-    with pytest.raises(FreeTicketsError, match=f"must be {words}"):
-        basis()
+    refused(f"must be {words}", basis)
 
 
-def test_measured_costs_are_used_if_they_are_asked_for(cache, monkeypatch):
-    with pytest.raises(FreeTicketsError, match=r"nothing was measured.*freetickets bench choose"):
-        basis()
+def test_measured_costs_are_used_if_they_are_asked_for(refused, cache, monkeypatch):
+    refused(r"nothing was measured.*freetickets bench choose", basis)
     cheap = COSTS[instruction_set()]._replace(weight=(1e-6, 1e-6), visit=(0, 0), visit_of=(0, 0))
     choice.keep_measured("another", cheap._replace(layout=3.0))
     choice.keep_measured(instruction_set(), cheap)
@@ -133,10 +125,13 @@ def test_measured_costs_that_were_altered_are_refused(cache):
         basis()
 
 
-def test_costs_are_plain_numbers_and_back():
+def test_costs_are_plain_numbers_words_say_each_direction_and_back():
     for costs in COSTS.values():
         assert Costs.of(json.loads(json.dumps(costs.plain()))) == costs
         assert all(math.isfinite(n) for v in costs for n in (v if isinstance(v, tuple) else [v]))
+    assert len({words(ways) for ways in range(64)}) == 27
+    for ways in range(64):
+        assert words(choices._ways(words(ways))) == words(ways)
 
 
 # ---- what a network's layers have chosen: kept, told, and the same on another machine
@@ -184,12 +179,6 @@ def test_what_was_chosen_is_told_in_words(instructions):
     assert json.loads(json.dumps(told)) == told
 
 
-def test_words_say_each_direction():
-    assert len({words(ways) for ways in range(64)}) == 27
-    for ways in range(64):
-        assert words(choices._ways(words(ways))) == words(ways)
-
-
 def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch):
     monkeypatch.setenv("FREETICKETS_WINOGRAD", "0")
     before = Choices()
@@ -228,7 +217,7 @@ def test_a_run_keeps_its_choices_on_another_machine(other_kernels):
     assert difference(state, after) is difference({}, after) is difference({}, None) is None
 
 
-def test_choices_of_a_version_with_other_costs_are_kept():
+def test_choices_of_other_costs_or_of_nothing_are_kept():
     before = Choices()
     made = make(before)
     state = {**before.state_dict(), "nanoseconds": {"weight": 1.0}, "winograd": False}
@@ -236,9 +225,6 @@ def test_choices_of_a_version_with_other_costs_are_kept():
     after.load_state_dict(state)
     assert make(after) == made
     assert after.conv2d("new", CONV, SIZE, groups(40)) < 8
-
-
-def test_nothing_chosen_is_no_choice_and_an_empty_batch_can_be_chosen_for():
     made = Choices()
     made.load_state_dict({})
     assert made.state_dict() == Choices().state_dict()

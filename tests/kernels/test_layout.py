@@ -159,7 +159,7 @@ def test_a_detached_network_is_the_one_it_was(conversions, error, build, expecte
         assert not network.get_parameter(name)[~mask].any()
 
 
-def test_dropout_drops_as_much_in_groups():
+def test_dropout_drops_as_much_in_groups_and_batches_may_wait(error):
     network, _ = prepared(
         lambda: nn.Sequential(conv(3, 8), nn.Dropout(0.3), conv(8, 8), nn.Flatten()), "sparse"
     )
@@ -169,9 +169,6 @@ def test_dropout_drops_as_much_in_groups():
     (dropped,) = seen
     assert isinstance(dropped, Maps)
     assert (dropped == 0).float().mean() == pytest.approx(0.3, abs=0.01)
-
-
-def test_batches_may_wait_for_their_backward_pass(error):
     found = {}
     for backend in ("masked", "sparse"):
         network, sparsifier = prepared(NETWORKS["cnn"][0], backend)
@@ -285,9 +282,7 @@ def test_a_dense_network_that_gains_nothing_is_left_alone():
 
 
 @pytest.mark.parametrize("backend", ["sparse", "auto"])
-def test_relu_behind_a_linear_layer_is_part_of_it_unless_somebody_watches(
-    monkeypatch, error, backend
-):
+def test_relu_behind_a_linear_layer_is_part_of_it_unless_watched(monkeypatch, error, backend):
     """Growth watches too: it looks at the gradient in front of ReLU."""
     fused = []
     real = linear.linear_layer

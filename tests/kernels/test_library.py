@@ -34,25 +34,20 @@ def test_kernels_that_are_missing_or_of_another_version_are_one_line(monkeypatch
     assert "\n" not in str(caught.value)
 
 
-def test_the_best_instruction_set_is_chosen_at_the_start():
+def test_the_best_instruction_set_gives_the_lanes_and_others_are_refused(refused, other_kernels):
     assert library.instruction_set() in ("baseline", "avx2", "avx512")
     if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
         assert library.instruction_set() != "baseline"
-
-
-def test_lanes_follow_the_instruction_set_and_one_that_is_not_there_is_refused(other_kernels):
     for name in ("baseline", library.instruction_set()):
         other_kernels(name)
         assert library.instruction_set() == name
         assert library.lanes() == library.native().ft_lanes()
         assert library.lanes() % 4 == 0
-    with pytest.raises(FreeTicketsError, match="no kernels for 'mmx'"):
-        library.select_instruction_set("mmx")
+    refused("no kernels for 'mmx'", library.select_instruction_set, "mmx")
     assert library.instruction_set() == name
 
 
-def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels():
-    """What only stands for a tensor once ended the process: ctypes asked it for more and more."""
+def test_the_size_of_a_layer_is_known_and_what_is_no_float32_never_arrives(refused):
     (stand_in, *_) = fx.symbolic_trace(nn.ReLU()).graph.nodes
     norm = library.NormStruct(1, 1, 8, 1, 1)
     for wrong, words in (
@@ -62,11 +57,13 @@ def test_what_is_no_float32_on_the_cpu_never_reaches_the_kernels():
         (fx.Proxy(stand_in), "take tensors, not a Proxy"),
     ):  # fmt: skip
         for tensors in ((wrong, torch.empty(8)), (torch.ones(8), wrong)):
-            with pytest.raises(FreeTicketsError, match=words):
-                library.call("ft_to_groups", norm, *tensors, 1)
+            refused(words, library.call, "ft_to_groups", norm, *tensors, 1)
+    for kernel, stride, fits in (((64, 64), (8, 8), True), ((65, 1), (1, 1), False),
+                                 ((3, 3), (1, 9), False)):  # fmt: skip
+        assert Geometry((1, 1, *kernel), stride).supported == fits
 
 
-def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
+def test_new_memory_is_aligned_and_a_tensor_is_made_ready_without_a_copy():
     x = torch.arange(64.0).view(8, 8)
     assert library.ready(x) is x
     for odd in (x.t(), x.flatten()[1:], x[:, 3:5]):
@@ -74,9 +71,6 @@ def test_a_tensor_is_made_ready_without_a_copy_where_it_is():
         assert torch.equal(found, odd)
         assert found.is_contiguous()
         assert found.data_ptr() % 64 == 0
-
-
-def test_new_memory_is_aligned_whatever_its_size():
     for shape in [(0,), (1,), (3, 5), (1 << 20, 2), (1, 2, 3, 1 << 9, 1 << 9, 1)]:
         found = library.empty(*shape)
         assert (found.shape, found.dtype) == (shape, torch.float32)
@@ -84,7 +78,7 @@ def test_new_memory_is_aligned_whatever_its_size():
         assert found.data_ptr() % 64 == 0
 
 
-def test_large_tensors_take_the_memory_of_those_that_are_gone():
+def test_large_tensors_take_memory_that_is_free_and_give_it_back():
     library.release_memory()
     one, two = library.empty(1 << 20), library.empty(1 << 20)
     one.fill_(1)
@@ -101,6 +95,17 @@ def test_large_tensors_take_the_memory_of_those_that_are_gone():
         assert tensor.eq(number).all()
     del four, five, tensor
     assert library.empty(1 << 20).data_ptr() == address, "the parts grew together again"
+    library.release_memory()
+    before = _resident()
+    kept = library.empty(1 << 22).fill_(1)
+    del kept
+    assert _resident() - before > 15 << 20, "it waits for the next one"
+    library.release_memory()
+    assert _resident() - before < 4 << 20
+    library.empty(1 << 22).fill_(1)
+    other = library.empty(1 << 21, 3).fill_(1)
+    assert _resident() - before < 28 << 20, "it went when something else was needed"
+    assert other.eq(1).all()
 
 
 @given(st.lists(st.integers(1 << 19, 1 << 21), min_size=1, max_size=12), st.randoms())
@@ -114,20 +119,6 @@ def test_memory_is_never_given_to_two(sizes, random):
         if random.random() < 0.5:
             del alive[random.choice(list(alive))]
         assert all(t[0] == n and t[-1] == n for n, t in alive.items())
-
-
-def test_memory_that_nothing_uses_goes_back_to_the_system():
-    library.release_memory()
-    before = _resident()
-    kept = library.empty(1 << 22).fill_(1)
-    del kept
-    assert _resident() - before > 15 << 20, "it waits for the next one"
-    library.release_memory()
-    assert _resident() - before < 4 << 20
-    library.empty(1 << 22).fill_(1)
-    other = library.empty(1 << 21, 3).fill_(1)
-    assert _resident() - before < 28 << 20, "it went when something else was needed"
-    assert other.eq(1).all()
 
 
 def _resident():
@@ -148,9 +139,3 @@ def test_the_size_of_a_result_is_pytorchs(size, kernel, stride, padding):
         return
     weight = torch.zeros(1, 1, *kernel)
     assert found == F.conv2d(torch.zeros(1, 1, *size), weight, None, stride, padding).shape[2:]
-
-
-def test_only_what_fits_the_kernels_tables_is_supported():
-    for kernel, stride, fits in (((64, 64), (8, 8), True), ((65, 1), (1, 1), False),
-                                 ((3, 3), (1, 9), False)):  # fmt: skip
-        assert Geometry((1, 1, *kernel), stride).supported == fits

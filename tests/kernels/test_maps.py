@@ -324,16 +324,25 @@ def test_custom_functions_of_the_network_work(function, error):
     [Straight.apply, Same.apply, lambda x: checkpoint(torch.tanh, x, use_reentrant=True)],
     ids=["straight", "same", "checkpoint"],
 )
-def test_custom_functions_that_nobody_saw_coming_are_refused(apply):
+def test_custom_functions_that_nobody_saw_coming_are_refused(refused, apply):
     network, _ = made(lambda: Hiding(apply), "sparse")
-    with pytest.raises(FreeTicketsError, match=r"custom autograd\.Function .* backend='masked'"):
-        network(images(5))
+    refused(r"custom autograd\.Function .* backend='masked'", network, images(5))
 
 
-def test_what_a_network_returns_is_ordinary():
+def test_what_a_network_returns_is_ordinary_and_groups_are_no_maps():
     network, _ = made(lambda: nn.Sequential(conv(3, 8), nn.ReLU()), "sparse")
     assert type(network(images(3))) is Tensor
     assert type(network[0](images(3))) is Maps  # a part of it may keep its groups
+    _, _, grouped, _ = plain_and_maps(3)
+    assert grouped.shape == (3, 8, 6, 6)
+    assert grouped._groups is not None
+    assert grouped._groups.shape == (-(-3 // lanes()), 8, 6, 6, lanes())
+    without_graph = Maps(grouped._groups.detach(), 3)
+    with torch._C.DisableTorchFunctionSubclass():  # as code does that is not Python's
+        assert type(without_graph * 1) is Tensor
+        assert (without_graph * 1).shape == (3, 8, 6, 6)
+        with pytest.raises(FreeTicketsError, match=r"extension .* backend='masked'"):
+            grouped * 1
 
 
 def second_derivatives(network):
@@ -356,17 +365,3 @@ def half_precision(network):
 )
 def test_second_derivatives_and_half_precision_are_those_of_ordinary_maps(error, work, tolerance):
     assert_alike(blocks, work, error, tolerance)
-
-
-def test_groups_are_never_taken_for_maps():
-    """A tensor of groups is larger than the maps in it, and can't be had by mistake."""
-    _, _, grouped, _ = plain_and_maps(3)
-    assert grouped.shape == (3, 8, 6, 6)
-    assert grouped._groups is not None
-    assert grouped._groups.shape == (-(-3 // lanes()), 8, 6, 6, lanes())
-    without_graph = Maps(grouped._groups.detach(), 3)
-    with torch._C.DisableTorchFunctionSubclass():  # as code does that is not Python's
-        assert type(without_graph * 1) is Tensor
-        assert (without_graph * 1).shape == (3, 8, 6, 6)
-        with pytest.raises(FreeTicketsError, match=r"extension .* backend='masked'"):
-            grouped * 1

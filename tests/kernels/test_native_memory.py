@@ -174,7 +174,7 @@ def test_in_a_process_of_its_own(command):
     in_own_process(__name__, function.__name__, *arguments, **strict)
 
 
-def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch):
+def test_a_failure_of_memory_is_no_mistake_in_the_words_of_both_languages(monkeypatch):
     class Library:
         @staticmethod
         def ft_plan(*_):
@@ -185,9 +185,6 @@ def test_a_failure_of_memory_is_not_taken_for_a_mistake(monkeypatch):
         library.call("ft_plan")
     assert not isinstance(caught.value, FreeTicketsError)
     assert is_out_of_memory(caught.value)
-
-
-def test_the_words_for_it_are_the_same_in_both_languages():
     header = Path(library.__file__).parent / "native" / "api.h"
     assert f'#define FT_OUT_OF_MEMORY "{library._OUT_OF_MEMORY.decode()}"' in header.read_text()
 

@@ -110,17 +110,14 @@ def test_a_nan_is_not_lost_in_relu(instructions):
     assert from_groups(y, 5)[:, 1].isnan().all()
 
 
-def test_maps_of_other_channels_are_refused():
-    x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
-    for norm, vectors in ((batch_norm, 2), (scale, 4)):
-        with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take maps of 4"):
-            norm(x, *[ones] * vectors, 8, EPS, False)
-
-
-def test_the_module_is_batch_norm_and_relu():
+def test_the_module_is_batch_norm_and_relu_and_refuses_maps_of_other_channels():
     torch.manual_seed(0)
     both, apart = BatchNormReLU(4), nn.Sequential(nn.BatchNorm2d(4), nn.ReLU())
     for training in (True, False):
         x = torch.randn(3, 4, 5, 5)
         assert torch.equal(both.train(training)(x), apart.train(training)(x))
     assert both.state_dict().keys() == apart[0].state_dict().keys()
+    x, ones = torch.zeros(1, 4, 2, 2, 8), torch.ones(3)
+    for norm, vectors in ((batch_norm, 2), (scale, 4)):
+        with pytest.raises(FreeTicketsError, match="BatchNorm of 3 channels can't take maps of 4"):
+            norm(x, *[ones] * vectors, 8, EPS, False)

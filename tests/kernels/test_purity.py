@@ -131,7 +131,7 @@ def test_some_shapes_or_a_cache_only(middle, fallbacks):
 
 
 @torch.no_grad()
-def test_hooks_are_called_each_time():
+def test_hooks_are_called_each_time_and_what_can_not_be_copied_is_left():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), nn.Flatten()).eval()
     seen = []
@@ -140,10 +140,6 @@ def test_hooks_are_called_each_time():
     for _ in range(3):
         found(torch.randn(9, 3, 6, 6))
     assert [type(each) for each in seen] == [Tensor] * 3
-
-
-@torch.no_grad()
-def test_what_can_not_be_copied_is_left_as_it_is():
     network = Network(as_it_is).eval()
     network.lock = threading.Lock()
     with pytest.warns(UserWarning, match=r"the network is not compiled: cannot pickle '_thread"):

@@ -26,9 +26,7 @@ for method, more in (("edst", ["--tickets", "2", "--sparsity", "0.6"]), ("dense"
 """
 
 
-def test_two_trainings_and_evaluations_by_the_commands_have_the_same_bits(
-    tmp_path, images_npz, digests
-):
+def test_trainings_and_evaluations_by_the_commands_repeat_their_bits(tmp_path, images_npz, digests):
     """In two processes."""
     (tmp_path / "script.py").write_text(COMMANDS)
     folders = [tmp_path / name for name in ("first", "second")]

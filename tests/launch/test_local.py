@@ -117,7 +117,10 @@ def test_a_worker_stopped_outside_of_training_leaves_no_lock(command, tmp_path, 
     assert not Path("run/.lock").exists()
 
 
-def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp_path):
+def test_second_commands_are_refused_and_mistakes_not_tried_again(cli, one_line, command, tmp_path):
+    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30"))
+    assert line.startswith("freetickets: run ")
+    assert "is not finite" in line
     with hold(tmp_path / "run"):
         run = tmp_path / "run"
         for process in [start([*command("dst"), "-o", run]), start(["evaluate", run])]:
@@ -125,12 +128,6 @@ def test_a_second_command_on_the_folder_is_refused_in_one_line(cli, command, tmp
             assert process.returncode == 2
             (line,) = said.splitlines()
             assert f"is in use by process {os.getpid()} on " in line
-
-
-def test_a_mistake_is_not_tried_again(cli, one_line, command, tmp_path):
-    line = one_line(cli(*command("dst"), "-o", tmp_path, "--jobs", 2, "--lr", "1e30"))
-    assert line.startswith("freetickets: run ")
-    assert "is not finite" in line
 
 
 CRASH = """
@@ -164,14 +161,11 @@ def test_what_is_left_early_leaves_no_process(command, long, part, tmp_path):
     assert checkpoints  # it has saved
 
 
-def test_cores_are_shared_unless_threads_are_set(monkeypatch):
+def test_cores_are_shared_and_only_whole_lines_told_once(monkeypatch, tmp_path):
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert local._environment(3)["OMP_NUM_THREADS"] == "1"  # the fixture's
     monkeypatch.delenv("OMP_NUM_THREADS")
     assert [local._environment(jobs)["OMP_NUM_THREADS"] for jobs in (1, 3, 9)] == ["8", "2", "1"]
-
-
-def test_only_whole_lines_are_told_once(tmp_path):
     assignment = Assignment("one", (), tmp_path / "log")
     assignment.log.write_text("of an earlier life\n")
     log = Log(assignment)

@@ -47,9 +47,7 @@ def test_a_stopped_serial_run_goes_on_in_parts(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_killed_at_any_write_ends_the_same(
-    cli, command, finished, assert_same, tmp_path, monkeypatch
-):
+def test_killed_at_any_write_ends_alike(cli, command, finished, assert_same, tmp_path, monkeypatch):
     expected, run, replace = finished("dst"), tmp_path / "run", os.replace
     for number in range(1, 200, 3):
         count = itertools.count(1)
@@ -68,9 +66,7 @@ def test_killed_at_any_write_ends_the_same(
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_other_settings_are_refused_while_parts_are_there(
-    cli, one_line, command, tmp_path, at_step
-):
+def test_other_settings_are_refused_beside_parts(cli, one_line, command, tmp_path, at_step):
     at_step(5, interrupt)
     assert cli(*command("dst"), "-o", tmp_path, "--jobs", 2).code == 2
     assert (tmp_path / "parts").exists()
@@ -78,13 +74,7 @@ def test_other_settings_are_refused_while_parts_are_there(
     assert f"{tmp_path} holds a run with other settings (lr: 0.05 -> 0.01)" in line
 
 
-def test_what_one_run_is_says_that_nothing_is_side_by_side(cli, command, tmp_path):
-    answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
-    assert answer.code == 0
-    assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
-
-
-def test_a_run_waits_for_what_it_starts_from():
+def test_a_run_waits_for_what_it_starts_from_and_one_run_says_it_is_alone(cli, command, tmp_path):
     setting = Setting(get_recipe("small"))
     for name, kind in METHODS.items():
         plan = kind().plan(setting)
@@ -94,6 +84,9 @@ def test_a_run_waits_for_what_it_starts_from():
             started = [plan.runs[run].start is not None for run in wave]
             assert all(started) or not any(started), name
     assert waves(METHODS["ltr"](tickets=2).plan(setting)) == [[0], [1, 2]]
+    answer = cli(*command("edst"), "-o", tmp_path, "--jobs", 2)
+    assert answer.code == 0
+    assert answer.err == "warning: edst is a single run: there is nothing to train side by side\n"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +112,7 @@ def test_mistakes_are_one_line(cli, one_line, what, flags, words):
         ("reproduce all --scale smoke", "start it without torchrun"),
     ],
 )
-def test_torchrun_and_side_by_side_exclude_each_other(
-    cli, one_line, monkeypatch, tmp_path, arguments, says
-):
+def test_torchrun_excludes_side_by_side(cli, one_line, monkeypatch, tmp_path, arguments, says):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
     assert says in one_line(cli(*arguments.split(), "--output", tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -90,7 +90,7 @@ def test_it_is_as_many_networks_with_the_multiplied_weights(name, examples):
         assert model(x[:2], labels[:2])[0].shape == (2, 4)
 
 
-def test_the_factors_start_as_random_signs_and_do_not_decay():
+def test_factors_start_as_signs_norms_are_shared_and_misfits_refused(refused):
     torch.manual_seed(0)
     network = create_model("mlp-300-100", (50,), 10)
     bias = network.fc1.bias.detach().clone()
@@ -103,20 +103,14 @@ def test_the_factors_start_as_random_signs_and_do_not_decay():
     own = {id(parameter) for parameter in model.parameters()}
     assert all(id(factor) in own for factor in factors)
     assert torch.equal(model.network.fc1.bias, bias.expand(4, -1))
-
-
-def test_norms_are_shared():
     _, model, x = made("cnn")
     model.train()(x, torch.arange(7) % 4)
     assert model.network.stage1.bn.num_batches_tracked == 1
+    model = BatchEnsemble(members=4).transform(TimeFirst(nn.Linear(8, 4)))
+    refused(r"5 rows for 8 samples.*batch_first=True", model, torch.randn(2, 5, 8))
+    refused("LayerNorm has none", BatchEnsemble().transform, nn.LayerNorm(4))
 
 
 class TimeFirst(nn.Sequential):
     def forward(self, x):
         return super().forward(x.transpose(0, 1)).mean(0)
-
-
-def test_what_does_not_suit_is_refused(refused):
-    model = BatchEnsemble(members=4).transform(TimeFirst(nn.Linear(8, 4)))
-    refused(r"5 rows for 8 samples.*batch_first=True", model, torch.randn(2, 5, 8))
-    refused("LayerNorm has none", BatchEnsemble().transform, nn.LayerNorm(4))

@@ -75,9 +75,7 @@ def test_it_works_on_a_network_of_ones_own(name, network, features):
 
 @pytest.mark.parametrize("recipe", ["small", "fast"])
 @pytest.mark.parametrize("name", METHODS)
-def test_killed_again_and_again_it_ends_the_same(
-    name, recipe, features, tmp_path, at_step, digests
-):
+def test_killed_again_and_again_it_ends_alike(name, recipe, features, tmp_path, at_step, digests):
     method, _ = SMALL[name]
     settings = {**SETTINGS, "epochs": 6, "checkpoint_seconds": 0, "recipe": recipe}
     settings["model_options"] = {"dropout": 0.2}

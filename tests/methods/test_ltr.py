@@ -9,9 +9,7 @@ from freetickets.ticket import Ticket
 from freetickets.training.folder import Checkpoints
 
 
-def test_the_tickets_share_one_mask_and_begin_with_the_same_early_weights(
-    features, tmp_path, monkeypatch
-):
+def test_tickets_share_one_mask_and_begin_with_one_set_of_weights(features, tmp_path, monkeypatch):
     recalled, saved = [], []
     unpack, save = Ticket.unpack, Checkpoints.save
 
@@ -48,7 +46,7 @@ def test_the_tickets_share_one_mask_and_begin_with_the_same_early_weights(
     assert saved[-1] == (4, [])
 
 
-def test_the_mask_is_searched_once_and_the_rest_is_trained_for_each_ticket():
+def test_the_mask_is_searched_once_and_the_schedule_cut_where_the_rest_is_trained():
     cifar = get_recipe("cifar")
     plan = LTR(tickets=3).plan(Setting(cifar, seed=5))
     search, *retrainings = plan.runs
@@ -62,9 +60,6 @@ def test_the_mask_is_searched_once_and_the_rest_is_trained_for_each_ticket():
         assert run.phases[0].schedule == search.phases[1].schedule
     assert search.phases[1].pruning.interval == cifar.interval
     assert LTR(interval=7).plan(Setting(cifar)).runs[0].phases[1].pruning.interval == 7
-
-
-def test_a_schedule_is_cut_anywhere():
     schedule = (Stretch(4, 0.3), Stretch(2, 0.2), Stretch(1, 0.1))
     for at in (0, 1, 4, 5.5, 6, 7):
         before, after = cut(schedule, at)

@@ -28,7 +28,7 @@ def test_each_pass_drops_other_units_and_scales_the_rest():
     assert agreement[~torch.eye(6, dtype=torch.bool)].max() < 0.75
 
 
-def test_norms_stay_in_evaluation_even_if_the_network_is_training():
+def test_norms_stay_in_evaluation_attention_drops_and_functions_do_not_do(refused):
     norm = nn.BatchNorm1d(4)
     network = MCDropout(passes=2).transform(nn.Sequential(norm, nn.Dropout(0.5), nn.Linear(4, 2)))
     x = torch.randn(8, 4) + 5
@@ -41,9 +41,13 @@ def test_norms_stay_in_evaluation_even_if_the_network_is_training():
     logits, targets = network(x, labels)  # trains like any network with dropout
     assert norm.num_batches_tracked == 1
     assert (logits.shape, targets is labels) == ((8, 2), True)
+    with torch.no_grad():
+        one, two = MCDropout(passes=2).transform(Attention()).eval()(torch.randn(3, 5, 4))
+    assert not torch.allclose(one, two)
+    refused("no place for dropout in Functional", MCDropout().transform, Functional(2, 2))
 
 
-def test_one_pass_is_one_member_and_the_networks_own_rates_win():
+def test_a_networks_own_rates_win_and_without_any_each_layer_but_the_first_gets_one():
     network = MCDropout(passes=1).transform(create_model("mlp-8", (4,), 3))
     assert network(torch.randn(2, 4)).shape == (1, 2, 3)
     assert (network.members, network.training_share) == (1, 1.0)
@@ -53,9 +57,6 @@ def test_one_pass_is_one_member_and_the_networks_own_rates_win():
     wrn = MCDropout().transform(create_model("wrn-16-1", (3, 8, 8), 4))
     assert rates(wrn) == [0.1] * 6
     assert all("Block" in str(type(m)) for m in wrn.modules() if hasattr(m, "dropout"))
-
-
-def test_a_network_without_dropout_gets_it_before_each_layer_but_the_first():
     network = create_model("cifar-resnet-8", (3, 8, 8), 4)
     layers = [m for m in network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     model = MCDropout(dropout=0.3).transform(network)
@@ -78,10 +79,3 @@ class Attention(nn.Module):
 class Functional(nn.Linear):
     def forward(self, x):
         return F.dropout(super().forward(x), training=self.training)
-
-
-def test_attention_drops_too_but_functions_alone_are_not_enough(refused):
-    with torch.no_grad():
-        one, two = MCDropout(passes=2).transform(Attention()).eval()(torch.randn(3, 5, 4))
-    assert not torch.allclose(one, two)
-    refused("no place for dropout in Functional", MCDropout().transform, Functional(2, 2))

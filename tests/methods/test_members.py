@@ -118,7 +118,7 @@ def test_redrawn_values_are_the_same_in_another_order_but_for_zeros_and_ones(fix
     assert torch.equal(drawn.flatten().sort().values, values.flatten().sort().values)
 
 
-def test_a_layer_in_two_places_is_replaced_by_one():
+def test_layers_in_two_places_are_one_and_modes_are_put_back():
     layer = nn.Linear(2, 2)
     network = nn.Sequential(layer, nn.Sequential(layer), nn.MultiheadAttention(2, 1))
     attention = network[2].out_proj
@@ -128,9 +128,12 @@ def test_a_layer_in_two_places_is_replaced_by_one():
     assert network[2].out_proj is attention
     assert list(tools.weight_layers(network)) == ["0.0"]
     assert isinstance(tools.replace_layers(layer, lambda each: nn.ReLU()), nn.ReLU)
-
-
-def test_modes_and_the_fast_path_are_put_back_after_an_error():
+    network = create_model("fast-4-4-4", (3, 9, 9), 4)
+    layers = list(tools.weight_layers(network))
+    assert layers[0] == "group1.conv1"
+    assert len(layers) == 7
+    network.get_submodule("whitening.conv").requires_grad_()
+    assert len(tools.weight_layers(network)) == 8, "one that is trained is a layer as any other"
     network = nn.Sequential(nn.ReLU(), nn.Dropout().eval())
 
     def fail():
@@ -143,12 +146,3 @@ def test_modes_and_the_fast_path_are_put_back_after_an_error():
         fail()
     assert [module.training for module in network.modules()] == [True, True, False]
     assert torch.backends.mha.get_fastpath_enabled()
-
-
-def test_what_was_computed_from_data_is_no_layer_to_be_replaced():
-    network = create_model("fast-4-4-4", (3, 9, 9), 4)
-    layers = list(tools.weight_layers(network))
-    assert layers[0] == "group1.conv1"
-    assert len(layers) == 7
-    network.get_submodule("whitening.conv").requires_grad_()
-    assert len(tools.weight_layers(network)) == 8, "one that is trained is a layer as any other"

@@ -24,7 +24,7 @@ def test_edst_is_one_run_with_one_escape_between_two_tickets(tickets):
     assert [phase.epochs for phase in run.phases] == pytest.approx([150, *[50] * tickets])
 
 
-def test_static_is_dst_without_exploration():
+def test_static_is_dst_without_exploration_and_dense_methods_have_no_sparsity():
     setting = Setting(get_recipe("cifar"), seed=17)
     static, dst = ft.Static().plan(setting), ft.DST().plan(setting)
     assert [run.seed for run in dst.runs] == [17, 18, 19]
@@ -32,9 +32,6 @@ def test_static_is_dst_without_exploration():
         (phase,) = moving.phases
         assert phase.exploration is not None
         assert still == replace(moving, phases=(replace(phase, exploration=None),))
-
-
-def test_dense_methods_have_no_sparsity():
     assert len(ft.Dense().plan(SETTING).runs) == 1
     plan = ft.DenseEnsemble().plan(SETTING)
     assert [run.seed for run in plan.runs] == [0, 1, 2, 3]
@@ -108,7 +105,7 @@ def test_an_impossible_option_is_refused_by_its_name(refused, method):
         refused(f"^{name} must {words}", get_method(method), **options)
 
 
-def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refused):
+def test_a_range_has_ends_also_in_a_subclass_and_nonsense_is_refused(refused):
     @dataclass(frozen=True)
     class Own(ft.DST):
         tickets: int = 1
@@ -119,11 +116,7 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refuse
     assert ft.TreeNet(shared=0).shared == 0
     assert ft.SupTickets(low=0.05).low == ft.SupTickets().high
     refused("tickets must be at least 1", Own, tickets=0)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
+    for make, words in (
         (lambda: ft.LTR(prune_until=1.5), "prune_until, both within 0 to 1"),
         (lambda: ft.LTR(criterion="snip"), "leave criterion out"),
         (lambda: ft.SupTickets(structure="2:4"), "leave --structure out"),
@@ -131,7 +124,5 @@ def test_a_range_has_ends_and_holds_in_a_subclass_that_says_nothing_of_it(refuse
         (lambda: Setting(get_recipe("cifar"), epochs=0), "epochs must be positive"),
         (lambda: get_recipe("cifra"), "did you mean 'cifar'"),
         (lambda: get_method("esdt"), "did you mean 'edst'"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(refused, make, words):
-    refused(words, make)
+    ):
+        refused(words, make)

@@ -75,7 +75,7 @@ def test_prediction_gives_the_same_input_to_all_heads(name, axis):
     assert all(torch.equal(part, x) for part in given.chunk(3, axis))
 
 
-def test_a_head_reads_its_own_rows_of_the_last_layer():
+def test_heads_read_their_own_rows_of_layers_that_keep_their_size():
     model = MIMO(members=3).transform(create_model("mlp-8", (6,), 4)).eval()
     x, calls = torch.randn(5, 6), []
     model.network.fc.register_forward_hook(lambda *_: calls.append(1))
@@ -85,9 +85,6 @@ def test_a_head_reads_its_own_rows_of_the_last_layer():
         model.network.fc.bias[4:8] += 1  # the second head's
     change = model(x) - before
     torch.testing.assert_close(change, torch.tensor([0.0, 1, 0])[:, None, None].expand(3, 5, 4))
-
-
-def test_the_widened_first_layer_keeps_the_size_of_its_outputs():
     torch.manual_seed(0)
     layer = nn.Linear(300, 200)
     before = layer(torch.randn(100, 300)).std()
@@ -118,19 +115,16 @@ class Reshaping(nn.Sequential):
         return super().forward(x.view(-1, 4))
 
 
-@pytest.mark.parametrize(
-    ("network", "words"),
-    [
+def test_a_network_that_does_not_suit_is_told_why(refused):
+    for network, words in (
         (nn.Conv2d(3, 4, 1), "ends in a linear layer; Conv2d has none"),
         (nn.Sequential(nn.Conv2d(4, 4, 1, groups=2), nn.Linear(4, 2)), "grouped"),
         (Disordered(), "in the order in which they run"),
         (Reshaping(nn.Linear(4, 2)), "3 inputs side by side do not fit Reshaping"),
         (nn.Sequential(nn.Unflatten(1, (2, -1)), nn.Linear(2, 2)), r"\(N, classes\)"),
         (Whole(nn.Linear(4, 2)), "give prepare_on to a module of its own"),
-    ],
-)
-def test_a_network_that_does_not_suit_is_told_why(refused, network, words):
-    refused(words, lambda: MIMO(members=3).transform(network)(torch.randn(2, 4)))
+    ):
+        refused(words, lambda n=network: MIMO(members=3).transform(n)(torch.randn(2, 4)))
 
 
 def test_each_image_is_whitened_by_itself_with_the_same_filters():

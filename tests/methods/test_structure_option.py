@@ -45,25 +45,19 @@ def test_every_ticket_has_the_structure_and_the_weights_of_the_ledger(method, st
     assert ledger.ticket_parameters == active
 
 
-def test_n_of_m_brings_its_own_sparsity(refused):
+def test_n_of_m_brings_its_sparsity_and_what_does_not_go_together_is_refused(refused):
     assert DST(structure="2:4") == DST(structure="2:4", sparsity=0.5)
     assert (DST(structure="2:4").sparsity, DST(structure="fan-in").sparsity) == (0.5, 0.8)
     phases = DST(structure="1:4").plan(CIFAR).runs[0].phases
     assert [phase.sparsity for phase in phases] == [0.75]
     refused(r"'2:4' has sparsity 0\.5, not 0\.9", EDST, structure="2:4", sparsity=0.9)
     refused("did you mean 'fan-in'", Static, structure="fan_in")
-
-
-@pytest.mark.parametrize(
-    ("method", "match"),
-    [
+    for method, match in (
         (LTR(structure="fan-in"), "'fan-in' does not go with gradual pruning"),
         (DST(structure="2:4", explorer="gmp"), "'2:4' does not go with gradual pruning"),
         (DST(structure="2:4", explorer="snfs"), "'2:4' does not go with redistribute='momentum'"),
         (DST(structure="2:4", explorer="top-kast"), "'2:4' does not go with reserve=0.1"),
         (DST(structure="2:4", explorer="dsr"), "'2:4' does not go with prune_scope='threshold'"),
         (EDST(explorer="srigl", criterion="snip"), "'fan-in' starts from a random topology"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_before_any_training(refused, method, match):
-    refused(match, method.plan, CIFAR)
+    ):
+        refused(match, method.plan, CIFAR)

@@ -55,7 +55,7 @@ def test_batch_norm_has_the_statistics_of_the_merged_network(features):
     torch.testing.assert_close(ticket.state["2.running_mean"], hidden.mean(0), atol=1e-4, rtol=1e-4)
 
 
-def test_one_network_is_collected_and_priced():
+def test_one_network_is_collected_and_priced_also_the_estimate_of_its_norms(features, tmp_path):
     plan = SupTickets().plan(Setting(get_recipe("cifar")))
     (run,) = plan.runs
     assert plan.tickets == 1
@@ -68,9 +68,6 @@ def test_one_network_is_collected_and_priced():
     assert [[e.event for e in phase.at_end] for phase in run.phases] == [
         ["escape"], ["merge", "escape"], ["merge", "escape"], ["merge", "collect"],
     ]  # fmt: skip
-
-
-def test_estimating_the_norms_is_priced(features, tmp_path):
     costs = []
     for batches in (1, 3):
         output = tmp_path / str(batches)

@@ -137,16 +137,13 @@ def test_a_shorter_run_keeps_the_papers_proportions(epochs, steps_per_epoch):
         assert abs(end - timeline.steps * share / 450) <= 1
 
 
-def test_granet_explores_at_each_pruning():
+def test_granet_explores_at_each_pruning_and_a_late_one_still_begins_before_the_end():
     (run,) = plan_of(ft.DST(tickets=1, explorer="granet"), "cifar").runs
     timeline = Timeline(run, CIFAR_STEPS)
     steps = range(1, timeline.steps + 1)
     prunings = [step for step in steps if timeline.sparsity(step) is not None]
     assert prunings == list(range(1000, 66_001, 1000))  # to three quarters of 88,000 steps
     assert all(timeline.exploration_rate(step) > 0 for step in prunings)
-
-
-def test_a_pruning_that_begins_late_in_a_short_phase_still_begins_before_it_ends():
     phase = Phase("prune", (Stretch(1, 0.1),), 0.8, pruning=PruningPlan(begin=0.9, interval=1))
     timeline = Timeline(Run(0, (Phase("begin", (Stretch(1, 0.1),)), phase)), 2)
     assert [timeline.sparsity(step) for step in (1, 2, 3, 4)] == [None, None, 0.0, 0.8]
@@ -174,12 +171,9 @@ def test_the_fast_recipe_gives_each_refinement_a_cycle_of_its_own(height):
     assert rates(plan.runs[0], 40) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_refinement_can_begin_higher_in_a_recipe_of_steps_too():
+def test_a_refinement_can_begin_higher_and_rewinding_goes_back_into_the_warm_up():
     (run,) = plan_of(ft.EDST(tickets=1, refinement_height=0.3), "cifar").runs
     assert rates(run, 1) == pytest.approx([0.1] * 150 + [0.03] * 50 + [0.003] * 50)
-
-
-def test_rewinding_goes_back_into_the_warm_up_of_the_cycle():
     search, *retrainings = plan_of(ft.LTR(tickets=2), "fast").runs
     whole = rates(plan_of(ft.Dense(), "fast").runs[0], 400)
     assert rates(search, 400) == pytest.approx(whole, rel=1e-9)
@@ -203,9 +197,7 @@ def interval(suited):
 )
 @pytest.mark.parametrize("preset", ["robust", "paper"])
 @pytest.mark.parametrize("steps_per_epoch", [2, 7, 40, 141])
-def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_must(
-    method, preset, steps_per_epoch
-):
+def test_a_short_training_explores_ten_times_and_hardly_more(method, preset, steps_per_epoch):
     before = plan_of(method, preset=preset)
     suited = suit_interval(before, steps_per_epoch)
     count = fewest_explorations(suited, steps_per_epoch)
@@ -227,9 +219,7 @@ def test_a_short_training_explores_at_least_ten_times_and_no_more_often_than_it_
         ],
     ],
 )
-def test_a_long_training_and_what_does_not_explore_keep_the_interval(
-    method, recipe, steps_per_epoch
-):
+def test_long_trainings_and_unexploring_ones_keep_the_interval(method, recipe, steps_per_epoch):
     plan = plan_of(method, recipe)
     assert suit_interval(plan, steps_per_epoch) == plan
     assert (fewest_explorations(plan, steps_per_epoch) is None) == (steps_per_epoch == 7)

@@ -70,13 +70,15 @@ def test_the_first_member_is_the_network_as_it_was(name, shared):
     assert all(p.grad is not None for p in tree.parameters() if p.requires_grad)
 
 
-def test_the_default_leaves_a_third_to_the_branches():
+def test_the_default_leaves_a_third_to_the_branches_and_separate_ones_are_runs():
     for name, shared in {"mlp-16-8": 1, "cnn-4": 2, "wrn-16-1": 6, "own": 2}.items():
         default = TreeNet(members=2).transform(build(name))
         explicit = TreeNet(members=2, shared=shared).transform(build(name))
         assert list(default.state_dict()) == list(explicit.state_dict())
     one = TreeNet(members=2).transform(create_model("mlp-8", (6,), 4))
     assert len(list(one.trunk.parameters())) == len(list(one.branches[0].parameters())) == 2
+    plans = [TreeNet(shared=shared).plan(Setting(get_recipe("cifar"))) for shared in (0, None)]
+    assert [plan.trainings for plan in plans] == [3, 1.5]  # the second is the paper's
 
 
 class InPlace(nn.Module):
@@ -89,19 +91,18 @@ class InPlace(nn.Module):
         return self.b(x.mul_(3)) + self.c(x)
 
 
-def test_a_branch_may_work_in_place():
+def test_branches_may_work_in_place_and_cuts_separate_nothing_that_belongs_together():
     network, x = InPlace(), torch.randn(2, 4)
     expected = network(x)
     tree = TreeNet(members=2, shared=1).transform(network)
     tree.branches[1].load_state_dict(tree.branches[0].state_dict())
     torch.testing.assert_close(tree(x), expected.expand(2, 2, 4))
-
-
-def test_a_cut_never_separates_weights_that_are_one():
     layer = nn.Linear(4, 4)
     assert len(Stages(nn.Sequential(layer, nn.ReLU(), layer, nn.Linear(4, 2)))) == 2
     assert len(Stages(nn.Sequential(nn.Linear(4, 4), layer, nn.ReLU(), layer))) == 2
     assert len(Stages(nn.Sequential(layer, nn.Linear(4, 4), layer))) == 1
+    assert len(Stages(Recurrent())) == 2
+    assert TreeNet(members=2).transform(Recurrent())(torch.randn(3, 5, 4)).shape == (2, 3, 2)
 
 
 class Recurrent(nn.Module):
@@ -113,11 +114,6 @@ class Recurrent(nn.Module):
     def forward(self, x):
         y, (h, _) = self.lstm(self.embed(x))
         return self.head(y[:, -1]) + self.skip(h[0])
-
-
-def test_a_layer_that_returns_several_values_is_not_cut_from_its_users():
-    assert len(Stages(Recurrent())) == 2
-    assert TreeNet(members=2).transform(Recurrent())(torch.randn(3, 5, 4)).shape == (2, 3, 2)
 
 
 class Asking(nn.Sequential):
@@ -133,24 +129,16 @@ class Deciding(nn.Sequential):
 LAYERS = (nn.Linear(4, 4), nn.Linear(4, 4))
 
 
-@pytest.mark.parametrize(
-    ("network", "shared", "words"),
-    [
+def test_a_network_that_does_not_suit_is_told_why(refused):
+    for network, shared, words in (
         (nn.Linear(4, 2), None, "Linear can't be cut in stages"),
         (Deciding(*LAYERS), None, "can't find the stages of Deciding"),
         (Asking(*LAYERS), 1, "Asking, whose forward depends on self.training"),
         (nn.Sequential(*LAYERS), 2, "Sequential has 2 stages, of which 0 to 1 can be shared"),
-    ],
-)
-def test_a_network_that_does_not_suit_is_told_why(refused, network, shared, words):
-    refused(words, TreeNet(shared=shared).transform, network)
-    # Separate networks need no stages.
-    assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
-
-
-def test_separate_networks_are_as_many_runs():
-    plans = [TreeNet(shared=shared).plan(Setting(get_recipe("cifar"))) for shared in (0, None)]
-    assert [plan.trainings for plan in plans] == [3, 1.5]  # the second is the paper's
+    ):
+        refused(words, TreeNet(shared=shared).transform, network)
+        # Separate networks need no stages.
+        assert TreeNet(members=2, shared=0).transform(network)(torch.rand(3, 4)).shape[:2] == (2, 3)
 
 
 def linear_layers(number):
@@ -166,9 +154,7 @@ def linear_layers(number):
         (NeuroTrails(members=3), [2, 4, 4, 4], 1 / 3),  # it shares a third, and means the losses
     ],
 )
-def test_branches_learn_as_if_alone_or_their_share_and_the_trunk_from_the_mean(
-    method, layers, share
-):
+def test_branches_learn_as_if_alone_or_a_share_and_the_trunk_from_the_mean(method, layers, share):
     torch.manual_seed(0)
     tree = method.transform(linear_layers(5))
     parts = (tree.trunk, *tree.branches)

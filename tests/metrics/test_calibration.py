@@ -30,9 +30,7 @@ def gap(confidence, right, bins):
 
 @settings(max_examples=60, deadline=None)
 @given(*shapes, st.sampled_from([1, 2, 10, 15, 100]))
-def test_it_is_the_definition_of_the_ensembles_mean_and_what_reliability_is_made_of(
-    seed, samples, classes, spread, bins
-):
+def test_it_is_the_definition_and_what_reliability_is_made_of(seed, samples, classes, spread, bins):
     logs, labels = draw(2, samples, classes, spread, seed=seed)
     mean = np.exp(logs).mean(axis=0)
     sure, right = mean.max(-1), mean.argmax(-1) == labels

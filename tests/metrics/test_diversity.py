@@ -41,14 +41,11 @@ def test_matrices_hold_each_pair_and_scores_their_mean(shape):
     assert kl(logs, ordered=False) == pytest.approx(np.mean(forward), rel=1e-12)
 
 
-def test_disagreement_of_a_class_is_that_of_its_samples():
+def test_disagreement_is_that_of_a_classs_samples_and_none_of_the_same_members():
     logs, labels = draw(3, 200, 7)[0], np.arange(200) % 6  # no sample of the last class
     found = disagreement_by_class(logs, labels)
     expected = [disagreement(logs[:, labels == label]) for label in range(6)]
     np.testing.assert_allclose(found, [*expected, np.nan])
-
-
-def test_members_that_are_the_same_do_not_differ():
     logs = np.repeat(draw(1, 400, 10)[0], 3, axis=0)
     assert disagreement(logs) == 0
     np.testing.assert_allclose(kl_matrix(logs), 0, atol=1e-14)
@@ -56,9 +53,7 @@ def test_members_that_are_the_same_do_not_differ():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 30), st.integers(1, 8), st.randoms())
-def test_the_order_of_members_samples_and_classes_does_not_matter(
-    members, samples, classes, random
-):
+def test_the_order_of_members_samples_and_classes_is_free(members, samples, classes, random):
     logs, _ = draw(members, samples, classes)
     mixed = logs[np.ix_(*(random.sample(range(size), size) for size in logs.shape))]
     assert disagreement(mixed) == pytest.approx(disagreement(logs), abs=1e-12)

@@ -64,11 +64,17 @@ def test_probabilities_that_floats_hardly_hold_are_scored():
         assert score([[each] for each in logs], [label]) == pytest.approx(expected, rel=1e-9)
 
 
-def test_logits_are_combined_by_their_mean():
+def test_logits_are_combined_by_their_mean_and_one_member_is_its_ensemble(refused):
     logs, _ = draw(3, 20, 5)
     found = ensemble_log_probs(logs, "logits")
     np.testing.assert_allclose(found, log_softmax(logs.mean(0), axis=-1), atol=1e-12)
     assert not np.allclose(ensemble_log_probs(logs), found)
+    logs, _ = draw(1, 30, 4)
+    for combine in RULES:
+        np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
+        words = r"\(members, samples, classes\), not \(30, 4\)"
+        refused(words, ensemble_log_probs, logs[0], combine)
+    refused("did you mean 'logits'", ensemble_log_probs, [[[0.0]]], "logit")
 
 
 @settings(max_examples=80, deadline=None)
@@ -95,20 +101,9 @@ def test_members_that_rule_out_everything_or_some_make_no_nan(combine):
         assert not any(np.isnan(each).any() for each in (found, normalise(found), temperate))
 
 
-def test_one_member_is_its_own_ensemble_and_needs_its_axis(refused):
-    logs, _ = draw(1, 30, 4)
-    for combine in RULES:
-        np.testing.assert_allclose(ensemble_log_probs(logs, combine), logs[0], atol=1e-12)
-        words = r"\(members, samples, classes\), not \(30, 4\)"
-        refused(words, ensemble_log_probs, logs[0], combine)
-    refused("did you mean 'logits'", ensemble_log_probs, [[[0.0]]], "logit")
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(2, 8), st.floats(0.1, 30), st.randoms())
-def test_the_order_of_members_and_samples_does_not_matter(
-    members, samples, classes, spread, random
-):
+def test_the_order_of_members_and_samples_is_free(members, samples, classes, spread, random):
     logs, labels = draw(members, samples, classes, spread)
     order, mixed = random.sample(range(samples), samples), random.sample(range(members), members)
     for score in SCORES:
@@ -151,7 +146,7 @@ def test_half_precision_is_normalised_enough():
     assert 5 < nll(logs.astype(np.float16), labels) < 10
 
 
-def test_restricted_classes_are_renormalised_for_each_member():
+def test_restricted_classes_are_renormalised_for_each_member_and_others_refused(refused):
     logs, _ = draw(3, 40, 10)
     kept, before = [7, 0, 4], logs.copy()
     probs = np.exp(logs)[:, :, kept]
@@ -163,9 +158,6 @@ def test_restricted_classes_are_renormalised_for_each_member():
     logs = np.array([[[0.0, -1000.0, -1001.0], [0.0, NEVER, NEVER], [0.0, NEVER, -30.0]]])
     found, more = np.exp(restrict_classes(logs, [1, 2]))[0], 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(found, [[more, 1 - more], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)
-
-
-def test_classes_that_can_not_be_kept_are_refused(refused):
     for classes, message in (
         ([], "at least one integer"),
         ([0.5], "at least one integer"),

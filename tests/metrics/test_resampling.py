@@ -38,7 +38,7 @@ def test_the_fast_way_is_the_metric_on_the_same_draws(metric):
     assert fast.low <= fast.value <= fast.high
 
 
-def test_the_interval_is_that_of_scipy():
+def test_the_interval_is_that_of_scipy_for_any_metric_level_and_seed():
     logs, labels = draw(400)
     found = bootstrap(accuracy, logs, labels, repeats=4000)
     right = np.exp(logs).mean(0).argmax(-1) == labels
@@ -46,17 +46,11 @@ def test_the_interval_is_that_of_scipy():
         (right.astype(float),), np.mean, n_resamples=4000, method="percentile", rng=1
     ).confidence_interval
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.006)
-
-
-def test_any_metric_can_be_resampled():
     logs, labels = draw(50)
     found = bootstrap(lambda drawn, _: disagreement(drawn), logs, labels, repeats=40)
     assert found.low < found.value == disagreement(logs) < found.high
     coarse = bootstrap(partial(ece, bins=3), logs, labels, repeats=40)
     assert coarse.value == pytest.approx(ece(logs, labels, bins=3))
-
-
-def test_the_level_widens_the_interval_and_the_seed_decides_it():
     logs, labels = draw(80)
     wide, narrow = (bootstrap(nll, logs, labels, 200, level) for level in (0.99, 0.5))
     assert wide.low < narrow.low < narrow.high < wide.high
@@ -64,8 +58,7 @@ def test_the_level_widens_the_interval_and_the_seed_decides_it():
     assert bootstrap(nll, logs, labels, 200) != bootstrap(nll, logs, labels, 200, seed=1)
 
 
-def test_pairs_are_resampled_together():
-    """Two ensembles that differ on one sample in ten are surely different, if hardly apart."""
+def test_pairs_are_resampled_together_and_what_is_the_same_does_not_differ():
     logs, labels = draw(300)
     better = logs.copy()
     better[:, ::10] = log_softmax(10 * np.eye(3)[labels[::10]], axis=-1)
@@ -78,9 +71,6 @@ def test_pairs_are_resampled_together():
     turned = paired_difference(nll, logs, better, labels)
     assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
     assert turned.p == found.p
-
-
-def test_what_is_the_same_does_not_differ_and_sizes_may():
     logs, labels = draw(50)
     found = paired_difference(ece, logs, logs[::-1], labels, repeats=100)
     assert (found.value, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-12)

@@ -40,14 +40,11 @@ def test_scores_are_their_definitions(seed, members, classes, spread):
     np.testing.assert_allclose(found.aleatoric, own, **close)
 
 
-def test_many_samples_are_those_of_the_ensembles_own_uncertainty():
+def test_many_samples_and_certain_or_impossible_classes_are_scored(refused):
     logs, _ = draw(3, 1000, 100)  # in several blocks
     expected = Uncertainty.of(logs)
     np.testing.assert_allclose(novelty(logs, "entropy"), expected.total, atol=1e-12)
     np.testing.assert_allclose(novelty(logs, "mutual_information"), expected.epistemic, atol=1e-12)
-
-
-def test_classes_that_are_ruled_out_and_rounding_count_nothing():
     logs = np.array([[[0.0, -np.inf, -np.inf]], [[-np.inf, 0.0, -np.inf]]])
     assert novelty(logs).tolist() == [0.5]
     assert novelty(logs, "entropy") == pytest.approx(np.log(2))
@@ -56,9 +53,9 @@ def test_classes_that_are_ruled_out_and_rounding_count_nothing():
     logs = np.full((3, 4, 2), [1e-7, -16.0], dtype=np.float32)  # rounded to below zero
     assert (novelty(logs, "entropy") >= 0).all()
     assert (novelty(logs, "mutual_information") >= 0).all()
-
-
-def test_what_is_no_score_or_no_prediction_is_refused(refused):
+    inside, outside = [0.5] * 30, [0.5] * 10
+    assert (auroc(inside, outside), aupr(inside, outside), fpr95(inside, outside)) == (0.5, 0.25, 1)
+    assert roc_curve(inside, outside).false_positive.tolist() == [0, 1]
     refused("did you mean 'entropy'", novelty, np.zeros((1, 1, 1)), "entrpy")
     refused("must have the shape", novelty, np.zeros((3, 2)))
 
@@ -139,12 +136,6 @@ def test_the_curve_is_that_of_scikit_learn_without_points_on_lines(inside, outsi
     first, second = np.diff(corners, axis=0)[:-1], np.diff(corners, axis=0)[1:]
     turns = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
     assert (np.abs(turns) > 1e-9).all()
-
-
-def test_equal_scores_tell_nothing():
-    inside, outside = [0.5] * 30, [0.5] * 10
-    assert (auroc(inside, outside), aupr(inside, outside), fpr95(inside, outside)) == (0.5, 0.25, 1)
-    assert roc_curve(inside, outside).false_positive.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("score", [auroc, aupr, fpr95, roc_curve])

@@ -19,9 +19,8 @@ def build(name, shape, classes):
         return create_model(name, shape, classes)
 
 
-@pytest.mark.parametrize(
-    ("name", "side", "classes", "parameters", "weights"),
-    [
+def test_a_network_has_as_many_parameters_as_in_its_paper():
+    for name, side, classes, parameters, weights in (
         ("wrn-28-10", 32, 10, 36_479_194, 36_461_232),
         ("wrn-28-10", 32, 100, 36_536_884, 36_518_832),
         ("wrn-16-8", 32, 10, 10_961_370, 10_954_160),
@@ -31,12 +30,10 @@ def build(name, shape, classes):
         ("resnet-101", 224, 1000, 44_549_160, 44_442_816),
         ("resnet-152", 224, 1000, 60_192_808, 60_040_384),
         ("cifar-resnet-20", 32, 10, 272_474, 270_896),
-    ],
-)
-def test_a_network_has_as_many_parameters_as_in_its_paper(name, side, classes, parameters, weights):
-    sizes = [(p.dim(), p.numel()) for p in build(name, (3, side, side), classes).parameters()]
-    assert sum(size for _, size in sizes) == parameters
-    assert sum(size for dim, size in sizes if dim > 1) == weights
+    ):
+        sizes = [(p.dim(), p.numel()) for p in build(name, (3, side, side), classes).parameters()]
+        assert sum(size for _, size in sizes) == parameters
+        assert sum(size for dim, size in sizes if dim > 1) == weights
 
 
 def weight_names(model):
@@ -101,7 +98,7 @@ def test_it_takes_any_small_image(shape, side):
     assert maps[0].shape[1:3] == (5, side)
 
 
-def test_it_costs_what_is_counted_by_hand():
+def test_fast_networks_cost_what_is_counted_and_begin_near_the_identity():
     model = create_model("fast-64-128-128", (3, 32, 32), 10)
     # Weights of a filter x filters x places: the convolution in front of a pool sees larger maps.
     pairs = [(24, 64, 31), (64, 64, 15), (64, 128, 15), (128, 128, 7), (128, 128, 7), (128, 128, 3)]
@@ -109,9 +106,6 @@ def test_it_costs_what_is_counted_by_hand():
     costs = count_macs(model, (3, 32, 32))
     assert list(costs.values()) == macs
     assert forward_flops(costs) == pytest.approx(108e6, rel=0.01)
-
-
-def test_convolutions_begin_near_the_identity():
     torch.manual_seed(0)
     model = create_model("fast-16-32-8", (3, 32, 32), 10)
     for name, conv in model.named_modules():

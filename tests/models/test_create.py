@@ -43,9 +43,8 @@ def test_dropout_is_an_option(name):
     assert not torch.equal(model(x), model(x))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "advice"),
-    [
+def test_an_input_or_an_option_that_does_not_fit_is_refused(refused):
+    for name, options, advice in (
         ("wrn-10-1", {"input_shape": (784,)}, r"\(channels, height, width\) of at least 8x8, not"),
         ("cnn", {"input_shape": (1, 7, 28)}, "at least 8x8"),
         ("resnet-18", {"input_shape": (3, 16, 16)}, "at least 32x32"),
@@ -57,10 +56,10 @@ def test_dropout_is_an_option(name):
         ("resnet-18", {"dropout": 1}, "takes no options: leave out 'dropout'"),
         ("fast-4-4-4", {"activation": "gelo"}, "did you mean 'gelu'"),
         ("fast-4-4-4", {"scale": 0}, "its scale must be above 0, not 0"),
-    ],
-)
-def test_an_input_or_an_option_that_does_not_fit_is_refused(refused, name, options, advice):
-    refused(advice, create_model, name, **{"input_shape": (3, 32, 32), "classes": 10, **options})
+    ):
+        refused(
+            advice, create_model, name, **{"input_shape": (3, 32, 32), "classes": 10, **options}
+        )
 
 
 # --- a user's own -------------------------------------------------------------------------------

@@ -1,22 +1,16 @@
 """Names are checked without torch, and a wrong one says what to type instead."""
 
-import pytest
-
 from freetickets.models import check_name, model_names
 from freetickets.models.names import ARCHITECTURES
-
-
-def test_all_names_are_listed():
-    assert len(model_names()) == len(ARCHITECTURES) + 1
-
 
 GOOD = """wrn-10-1 wrn-28-10 wrn-40-2 cifar-resnet-8 cifar-resnet-110 resnet-18 resnet-152 cnn cnn-8
 mlp-300 mlp-300-100-50 fast-4-5-6 my_package.nets:build nets:Factory.small"""
 
 
-@pytest.mark.parametrize("name", GOOD.split())
-def test_good_names_pass(name):
-    check_name(name)
+def test_all_names_are_listed_and_good_ones_pass():
+    assert len(model_names()) == len(ARCHITECTURES) + 1
+    for name in GOOD.split():
+        check_name(name)
 
 
 MISSPELT = """wnr-28-10 wrn-28-10, wrn28-10 wrn-28-10, WRN-28-10 wrn-28-10, resnet50 resnet-50,
@@ -24,14 +18,10 @@ wideresnet-28-10 wrn-28-10, resnet_18 resnet-18, cifar-resnet20 cifar-resnet-20,
 mpl-300-100 mlp-300-100"""
 
 
-@pytest.mark.parametrize(("name", "meant"), [pair.split() for pair in MISSPELT.split(",")])
-def test_a_misspelt_name_is_answered_with_the_right_one(refused, name, meant):
-    refused(f"did you mean '{meant}'", check_name, name)
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
+def test_a_misspelt_or_strange_name_is_answered_with_what_to_type(refused):
+    for name, meant in map(str.split, MISSPELT.split(",")):
+        refused(f"did you mean '{meant}'", check_name, name)
+    for name, advice in (
         *[(name, r"wrn-D-K.*package\.module:function") for name in ("", "vgg", "vgg-16", "-")],
         ("wrn-27-10", r"6n \+ 4, not 27: the nearest is 28"),
         ("wrn-4-10", "the nearest is 10"),
@@ -45,7 +35,5 @@ def test_a_misspelt_name_is_answered_with_the_right_one(refused, name, meant):
         ("mlp-300-0", "at least 1"),
         ("cnn-1-2", "write it as cnn-W"),
         *[(name, "package.module:function") for name in ("nets.py:", "dir/nets:build", "a:b:c")],
-    ],
-)
-def test_a_strange_name_says_what_to_type(refused, name, advice):
-    refused(advice, check_name, name)
+    ):
+        refused(advice, check_name, name)

@@ -18,11 +18,14 @@ def analysis(run):
     return analyse(run)
 
 
-def test_what_was_not_saved_is_not_analysed(full_runs, runs):
+def test_classes_have_names_and_what_was_not_saved_is_not_analysed(full_runs, runs, run):
     assert analyse(runs[0]) is None
     alone = analyse(full_runs[0])
     assert alone.sizes is None
     assert list(alone.classes) == ["accuracy"]
+    assert class_names(run, 10)[:2] == ["airplane", "automobile"]
+    assert class_names(run, 3) == ["0", "1", "2"]
+    assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
 
 
 def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
@@ -49,25 +52,16 @@ def test_all_of_it_agrees_with_the_saved_scores_and_predictions(run, analysis):
         assert analysis.classes["accuracy"][label] == (chosen == label)[of_class].mean()
 
 
-def test_a_class_without_samples_has_no_accuracy(tmp_path):
+def test_what_has_no_samples_or_predictions_is_left_out(tmp_path):
     run = read_run(write_fake(tmp_path, FAKES[2], samples=5, rich=False))
     accuracy = analyse(run).classes["accuracy"]
     assert np.isnan(accuracy).sum() >= 5
-
-
-def test_a_set_whose_predictions_are_gone_is_left_out(tmp_path):
     folder = write_fake(tmp_path, FAKES[3], samples=30)
     (folder / "predictions" / "ood" / "svhn.npz").unlink()
     assert list(analyse(read_run(folder)).unfamiliar) == ["gaussian-noise"]
 
 
-def test_classes_have_the_names_of_the_data_set(run, runs):
-    assert class_names(run, 10)[:2] == ["airplane", "automobile"]
-    assert class_names(run, 3) == ["0", "1", "2"]
-    assert class_names(runs[0], 2) == ["0", "1"]  # of a data set that is not known
-
-
-def test_differences_change_sign_with_their_sides(full_runs, analysis):
+def test_differences_change_sign_with_their_sides_and_infinities_claim_none(full_runs, analysis):
     other = analyse(full_runs[0])
     there = differences(analysis.ensemble, other.ensemble, analysis.labels)
     back = differences(other.ensemble, analysis.ensemble, analysis.labels)
@@ -76,9 +70,6 @@ def test_differences_change_sign_with_their_sides(full_runs, analysis):
         assert found.value == pytest.approx(-back.scores[name].value)
         assert found.low == pytest.approx(-back.scores[name].high)
         assert found.p == pytest.approx(back.scores[name].p)
-
-
-def test_between_infinities_no_p_value_is_claimed():
     certain = np.log(np.array([[[1.0, 1e-300], [1e-300, 1.0]]]))
     certain[certain < -600] = -np.inf
     found = differences(certain, certain[:, ::-1], np.array([1, 1]))

@@ -60,9 +60,7 @@ def test_tables_go_where_they_are_wanted_and_names_are_no_markup(write_run, tmp_
     assert not (tmp_path / "page-tables").exists()
 
 
-def test_mistakes_are_one_line_and_code_2_before_any_page(
-    write_run, folders, tmp_path, cli, one_line
-):
+def test_mistakes_are_one_line_before_any_page(write_run, folders, tmp_path, cli, one_line):
     page = tmp_path / "page.html"
     unlike = [write_run("a"), write_run("b", metrics={"samples": 9})]
     for runs, flags, words in (

@@ -27,12 +27,23 @@ def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_csv_holds_the_numbers_unrounded_and_tells_equal_titles_apart():
+def test_each_format_has_the_numbers_and_marks_of_a_table():
     titles = ("group", "run", "ensemble Acc", "NLL", "member Acc")
     assert rows_of(as_csv(TABLE)) == [
         dict(zip(titles, ("one-pass", "a_b", "0.501", "", "0.01"), strict=True)),
         dict(zip(titles, ("multi-pass", "c&d", "0.6", "0.2", "0.02"), strict=True)),
     ]
+    text = as_latex(TABLE)
+    assert r"a\_b & \textbf{50.0\%} & -- & 1\%" in text
+    assert r"c\&d & \textcolor{blue}{\textbf{60.0\%}}" in text
+    assert r"\multicolumn{2}{c}{ensemble}" in text
+    assert text.count(r"\midrule") == 2
+    assert r"Acc ($\uparrow$)" in text
+    lines = as_markdown(TABLE).splitlines()
+    assert lines[0] == "| run | ensemble Acc ↑ | NLL ↓ | member Acc ↑ |"
+    assert lines[1] == "|---|---:|---:|---:|"
+    assert lines[2] == "| *one-pass* |  |  |  |"
+    assert lines[3] == r"| a\_b | **50.0%** | – | 1% |"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1))
@@ -59,23 +70,6 @@ def test_no_name_is_a_command_in_latex(name):
         assert plain.count(sign) == plain.count(f"\\{sign}")
 
 
-def test_latex_marks_as_the_paper_does():
-    text = as_latex(TABLE)
-    assert r"a\_b & \textbf{50.0\%} & -- & 1\%" in text
-    assert r"c\&d & \textcolor{blue}{\textbf{60.0\%}}" in text
-    assert r"\multicolumn{2}{c}{ensemble}" in text
-    assert text.count(r"\midrule") == 2
-    assert r"Acc ($\uparrow$)" in text
-
-
-def test_markdown_has_a_line_for_each_row_and_group():
-    lines = as_markdown(TABLE).splitlines()
-    assert lines[0] == "| run | ensemble Acc ↑ | NLL ↓ | member Acc ↑ |"
-    assert lines[1] == "|---|---:|---:|---:|"
-    assert lines[2] == "| *one-pass* |  |  |  |"
-    assert lines[3] == r"| a\_b | **50.0%** | – | 1% |"
-
-
 def test_no_name_is_a_formula_in_a_spreadsheet_or_an_option_of_the_row_before_in_latex():
     assert rows_of(as_csv(Table(["run"], [[TableCell("=1+1")]]))) == [{"run": "'=1+1"}]
     text = as_latex(Table(["ε"], [[TableCell("a")], [TableCell("[red]")], [TableCell("*")]]))
@@ -84,7 +78,7 @@ def test_no_name_is_a_formula_in_a_spreadsheet_or_an_option_of_the_row_before_in
         assert not (before.endswith(r"\\") and line[0] in "[*")
 
 
-def test_every_table_of_a_page_becomes_three_files(tmp_path):
+def test_every_table_of_a_page_becomes_three_files_in_ascii(tmp_path, full_page):
     bodies = {"one": TABLE, "two": Folded("open", TABLE), "three": Text("b")}
     sections = [Section(key.title(), "How.", body, key) for key, body in bodies.items()]
     page = Page("P", "L", sections)
@@ -94,9 +88,6 @@ def test_every_table_of_a_page_becomes_three_files(tmp_path):
     ]
     assert all(path.read_text() for path in written)
     assert (tmp_path / "tables" / "one.tex").read_text().splitlines()[1] == "% One. How."
-
-
-def test_tables_of_a_full_page_are_ascii_in_latex(full_page, tmp_path):
     for path in write_tables(full_page, tmp_path):
         if path.suffix == ".tex":
             lines = [line for line in path.read_text().splitlines() if not line.startswith("%")]

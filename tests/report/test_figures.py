@@ -48,16 +48,13 @@ def test_panels_are_sound_and_name_phases_tickets_escapes_and_the_explored_share
     assert ["explored" in texts(panel) for panel in (panels[5], panels[7])] == [True, False]
 
 
-def test_a_run_without_validation_shows_its_training(write_run):
+def test_runs_without_validation_and_several_trainings_are_drawn(write_run):
     log = log_rows(validation_loss=None, validation_accuracy=None)
     (run,) = read_runs([write_run(log=log)])
     for panel in training_curves(run):
         assert "training" in texts(panel)
         assert "validation" not in texts(panel)
-
-
-def test_several_trainings_follow_one_another_and_number_their_phases(write_run):
-    (run,) = read_runs([write_run(log=log_rows([("train", 3, "collect")], runs=2))])
+    (run,) = read_runs([write_run("two", log=log_rows([("train", 3, "collect")], runs=2))])
     spans = phase_spans(run.log)
     assert [span[:3] for span in spans] == [("run 1", 0, 3), ("run 2", 3, 6)]
     assert spans[1].epochs == (4, 5, 6)
@@ -78,7 +75,7 @@ def write_cycles(write_run, **settings):
     return run
 
 
-def test_cycles_are_drawn_as_they_are_and_not_as_stairs(write_run):
+def test_cycles_are_drawn_as_they_are_and_the_log_where_the_plan_is_another(write_run):
     run = write_cycles(write_run)
     curve = learning_rates(run)
     assert curve == sorted(curve, key=lambda point: point[0])
@@ -91,9 +88,6 @@ def test_cycles_are_drawn_as_they_are_and_not_as_stairs(write_run):
     assert rates[5] == pytest.approx(0.02)  # where the second network begins
     assert curve[0] == (0, pytest.approx(0.02))
     assert curve[-1][0] == 10
-
-
-def test_the_log_is_drawn_where_the_plan_of_today_is_another(write_run):
     assert learning_rates(write_cycles(write_run, lr=0.2)) == []
     assert learning_rates(write_cycles(write_run, epochs=4)) == []
     assert learning_rates(write_cycles(write_run, recipe="unheard-of")) == []
@@ -101,12 +95,18 @@ def test_the_log_is_drawn_where_the_plan_of_today_is_another(write_run):
     assert training_curves(write_cycles(write_run, lr=0.3))
 
 
-def test_many_short_phases_are_named_as_far_as_there_is_room(write_run):
+def test_many_short_phases_and_runs_are_named_as_far_as_there_is_room(write_run):
     phases = [(f"refine {number}", 1, "collect escape") for number in range(1, 101)]
     (run,) = read_runs([write_run(log=log_rows(phases))])
     named = [text for text in texts(training_curves(run)[0]) if text.startswith("refine")]
     assert named[0] == "refine 1"
     assert 10 < len(named) < 60
+    runs = read_runs([write_run(f"run-{letter}") for letter in "abcdefgh"])
+    shown = texts(cost_against_quality(runs)[0])
+    assert {"1", "8", "1 run-a", "8 run-h"} <= set(shown)
+    assert "run-a" not in shown
+    assert "Pareto front" in shown
+    assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
 
 
 def test_scores_that_are_not_finite_are_left_out(write_run):
@@ -136,15 +136,6 @@ def test_none_beats_those_on_the_pareto_front_and_all_others_are_beaten(runs, ri
     front = pareto_front([cost for cost, _ in runs], [score for _, score in runs], rising)
     assert {runs[number] for number in front} == {run for run in runs if not beaten(*run)}
     assert [runs[number][0] for number in front] == sorted(runs[number][0] for number in front)
-
-
-def test_many_runs_are_numbered_in_the_cost_figure_and_named_below(write_run):
-    runs = read_runs([write_run(f"run-{letter}") for letter in "abcdefgh"])
-    shown = texts(cost_against_quality(runs)[0])
-    assert {"1", "8", "1 run-a", "8 run-h"} <= set(shown)
-    assert "run-a" not in shown
-    assert "Pareto front" in shown
-    assert "Pareto front" not in texts(cost_against_quality(runs[:1])[0])
 
 
 FRAME = (0, 0, 200, 200)

@@ -125,11 +125,8 @@ def all_panels(names, members=3, classes=10, layers=20, types=3, fill=None, only
     return {key: draw({name: make() for name in names}) for key, (draw, make) in drawn.items()}
 
 
-def test_panels_are_sound():
+def test_panels_are_sound_and_no_runs_give_none():
     assert_sound([panel for drawn in all_panels(["edst", "dense"]).values() for panel in drawn])
-
-
-def test_no_runs_give_no_panels():
     assert not any(all_panels([]).values())
 
 
@@ -152,24 +149,15 @@ def test_numbers_that_are_not_finite_or_all_equal_draw_no_nonsense(fill):
             assert not re.search(r'[ "](nan|-?inf)[ "]', panel), figure
 
 
-def test_a_run_keeps_its_colour_where_others_are_missing():
-    (panel,) = attack_bars({"b": attack(0.9, 0.3, 0.4, 0.5)}, what="FGSM", runs=["a", "b"])
-    assert "var(--vermillion," in panel
-    assert "var(--blue," not in panel
-
-
-@pytest.mark.parametrize(
-    ("runs", "only"),
-    [
+def test_panels_of_many_runs_and_members_stay_small():
+    for runs, only in (
         (12, ("classes", "roc", "novelty", "features", "densities", "size", "risk")),
         (1, ("disagreement", "transfer", "corruptions", "trajectories")),
-    ],
-)
-def test_panels_of_many_runs_and_members_stay_small(runs, only):
-    names = [f"run {number}" for number in range(runs)]
-    drawn = all_panels(names, members=20, classes=100, layers=60, types=19, only=only)
-    sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
-    assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
+    ):
+        names = [f"run {number}" for number in range(runs)]
+        drawn = all_panels(names, members=20, classes=100, layers=60, types=19, only=only)
+        sizes = {figure: max(map(len, panels)) for figure, panels in drawn.items()}
+        assert {figure: size for figure, size in sizes.items() if size > 100_000} == {}
 
 
 def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
@@ -182,7 +170,7 @@ def test_a_reliability_diagram_shows_the_given_ece_and_no_bars_for_empty_bins():
     assert len(opacities(sparse)) == 2 * 2 + 1
 
 
-def test_a_heat_map_shows_every_number_given():
+def test_heat_maps_share_a_scale_and_show_the_numbers_of_up_to_12_members():
     alone = {"dense": np.zeros((1, 1))}  # it disagrees with nobody
     (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.0312], [0.25, 0]], **alone})
     shown = [text for text in texts(panel) if text in ("0", "0.031", "0.250")]
@@ -195,15 +183,28 @@ def test_a_heat_map_shows_every_number_given():
     assert {"0.250", "12.3"} <= set(texts(panel))
     assert [breakdowns.write_decimals(each) for each in (1e-5, 9.999)] == ["1e-05", "9.999"]
     assert breakdowns.write_share(1.0) == "100"
+    panels = breakdowns.disagreement_heatmaps(
+        {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
+    )
+    assert opacities(panels[0]) == pytest.approx([0.04 + 0.46 / 2] * 36)
+    assert opacities(panels[1]) == [0.5] * 36
+    maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
+    found = [opacities(panel) for panel in breakdowns.corruption_heatmaps(maps, ACCURACY)]
+    assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
+    matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
+    matrix[0, 0] = 0.312
+    (panel,) = breakdowns.disagreement_heatmaps({"a": matrix})
+    assert [text for text in texts(panel) if "." in text] == ["0.312"]
+    (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
+    assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
 
 
 X_AND_Y = [("x", 0.1), ("y", 0.2)]
 NOVEL = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
 
 
-@pytest.mark.parametrize(
-    ("panels", "shown"),
-    [
+def test_each_panel_names_what_it_shows():
+    for panels, shown in (
         (  # cells of unknown value stay empty
             lambda: breakdowns.transfer_heatmaps({"a": [[0.5, NAN], [0.25, 0.125]]}, "FGSM"),
             [{"50.0", "25.0", "12.5", "–", "accuracy (%) under FGSM"}],
@@ -222,34 +223,12 @@ NOVEL = {"a": unknown([0.1, 0.2], [0.8, 0.9]), "b": unknown([0.1], [NAN])}
             lambda: layer_densities({"a": X_AND_Y, "b": X_AND_Y, "c": [("x", 1.0), ("y", 1.0)]}),
             [{"a = b", "c"}],
         ),
-    ],
-)
-def test_each_panel_names_what_it_shows(panels, shown):
-    for panel, words in zip(panels(), shown, strict=True):
-        assert words <= set(texts(panel))
+    ):
+        for panel, words in zip(panels(), shown, strict=True):
+            assert words <= set(texts(panel))
 
 
-def test_heat_maps_of_all_runs_share_a_scale():
-    panels = breakdowns.disagreement_heatmaps(
-        {"a": np.full((6, 6), 0.1), "b": np.full((6, 6), 0.2)}
-    )
-    assert opacities(panels[0]) == pytest.approx([0.04 + 0.46 / 2] * 36)
-    assert opacities(panels[1]) == [0.5] * 36
-    maps = {name: (["fog"], [1], [[value]]) for name, value in zip("abc", (0, 0.5, 1), strict=True)}
-    found = [opacities(panel) for panel in breakdowns.corruption_heatmaps(maps, ACCURACY)]
-    assert found == [[0.04], [pytest.approx(0.04 + 0.46 / 2)], [0.5]]
-
-
-def test_heat_maps_of_more_than_12_members_have_a_key_instead_of_numbers():
-    matrix = np.random.default_rng(0).uniform(0.1, 0.3, (13, 13))
-    matrix[0, 0] = 0.312
-    (panel,) = breakdowns.disagreement_heatmaps({"a": matrix})
-    assert [text for text in texts(panel) if "." in text] == ["0.312"]
-    (numbered,) = breakdowns.disagreement_heatmaps({"a": matrix[:12, :12]})
-    assert len([text for text in texts(numbered) if "." in text]) == 12 * 12
-
-
-def test_10_classes_are_all_shown_with_a_dot_a_run():
+def test_ten_classes_are_all_shown_and_of_100_those_that_differ_most_or_are_hardest():
     names = [f"class {number}" for number in range(10)]
     both = {"accuracy": np.full(10, 0.6), "disagreement": np.full(10, 0.1)}
     runs = {"a": {"accuracy": np.full(10, 0.5)}, "b": both}
@@ -259,9 +238,6 @@ def test_10_classes_are_all_shown_with_a_dot_a_run():
     assert marks(accuracy, "blue") == marks(accuracy, "vermillion") == 11
     assert marks(disagreement, "blue") == 0
     assert marks(disagreement, "vermillion") == 11
-
-
-def test_of_100_classes_those_are_shown_that_runs_differ_most_in_or_are_hardest():
     names = [f"class {number}" for number in range(100)]
     other = {"accuracy": 0.5 + np.where(np.arange(100) % 5 == 2, 0.2, 0.0)}
     (panel,) = class_breakdown(names, {"a": {"accuracy": np.full(100, 0.5)}, "b": other})
@@ -271,7 +247,7 @@ def test_of_100_classes_those_are_shown_that_runs_differ_most_in_or_are_hardest(
     assert [text for text in texts(panel) if text.startswith("class ")] == names[:20]
 
 
-def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
+def test_curves_state_the_given_areas_and_have_a_mark_a_severity():
     (panel,) = roc_curves({"svhn": {"a": replace(roc(50_000), auroc=0.91234)}})
     assert {"a 0.9123", "svhn"} <= set(texts(panel))
     assert len(panel) < 20_000
@@ -279,9 +255,6 @@ def test_roc_and_risk_curves_state_the_given_areas_and_are_thinned():
     (panel,) = risk_curves({"a": curve})
     assert f"a {curve.area:.4f}" in texts(panel)
     assert len(panel) < 20_000
-
-
-def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
     curves = {"a": {"accuracy": [0.9, 0.8, NAN], "nll": [0.1, 0.2, 0.3]}, "b": {"nll": [1, 2, 3]}}
     accuracy, nll = scores.severity_curves([1, 2, 3], curves)
     assert marks(accuracy, "blue") == 2 + 1
@@ -289,16 +262,13 @@ def test_severity_curves_have_a_panel_a_score_and_a_mark_a_severity():
     assert marks(nll, "vermillion") == 3 + 1
 
 
-def test_runs_of_other_layers_get_a_panel_of_their_own():
+def test_runs_of_other_layers_get_a_panel_and_layers_are_named_as_far_as_there_is_room():
     curves = {"a": [("x", 0.1), ("y", 0.2)], "b": [("x", 0.3), ("y", 0.2)], "c": [("z", 1.0)]}
     first, second = breakdowns.feature_curves(curves)
     assert {"x", "y", "a", "b"} <= set(texts(first))
     assert {"z", "c"} <= set(texts(second))
     assert "a" not in texts(second)
     assert len(layer_densities(curves)) == 2
-
-
-def test_of_60_layers_as_many_are_named_as_there_is_room_for():
     layers = [(f"stages.{number}.blocks.0.conv", 0.5) for number in range(60)]
     (panel,) = layer_densities({"a": layers})
     named = [text for text in texts(panel) if text.endswith("conv")]
@@ -320,7 +290,7 @@ def test_short_paths_can_be_drawn(checkpoints):
     assert ("ticket 1" in texts(panel)) == (checkpoints > 0)
 
 
-def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
+def test_curves_of_sizes_and_sparsities_have_a_mark_a_point_and_run_from_left_to_right():
     alone, kl = [0.7, 0.7, 0.7], [NAN, 0.1, 0.2]
     curve = EnsembleCurve([1, 2, 3], [0.7, 0.8, 0.9], alone, [0.5, 0.4, 0.3], kl)
     accuracy, nll = size_curves({"a": curve})
@@ -331,20 +301,21 @@ def test_size_curves_have_a_mark_a_size_and_leave_out_an_absent_divergence():
     assert marks(nll, "blue") == 3 + 1
     without = EnsembleCurve([1], [0.7], [0.7], [0.5])
     assert "KL" not in texts(size_curves({"a": without})[0])
-
-
-def test_sparsity_curves_run_from_left_to_right_whatever_the_order():
     columns = np.array([[0.5, 0.8, 0.9], [0.9, 0.8, 0.7], [0.8, 0.7, 0.6]])
     one, other = (EnsembleCurve(*columns[:, order]) for order in ([0, 1, 2], [2, 0, 1]))
     assert scores.sparsity_curves({"a": one}) == scores.sparsity_curves({"a": other})
 
 
-def test_numbers_of_a_heat_map_can_be_read_on_light_and_dark_pages():
+def test_numbers_and_runs_have_colours_of_their_own_that_can_be_read():
     (panel,) = breakdowns.disagreement_heatmaps({"a": [[0, 0.1], [0.25, 0]]})
     for dark in (False, True):
         page, text, blue = (shade(name, dark) for name in ("page", "text", "blue"))
         for opacity in opacities(panel):
             assert contrast(text, opacity * blue + (1 - opacity) * page) >= 4.5
+    assert len({light for light, _ in PALETTE.values()}) == len(PALETTE)
+    (panel,) = attack_bars({"b": attack(0.9, 0.3, 0.4, 0.5)}, what="FGSM", runs=["a", "b"])
+    assert "var(--vermillion," in panel
+    assert "var(--blue," not in panel
 
 
 def test_few_members_stand_two_in_a_panel_whatever_other_runs_have():
@@ -377,7 +348,3 @@ def test_text_and_series_stand_out_from_page_and_bands(dark, names, least):
     for name in names:
         for ground in ("page", "band"):
             assert contrast(shade(name, dark), shade(ground, dark)) >= least, (name, ground)
-
-
-def test_a_colour_in_a_drawing_means_one_name_only():
-    assert len({light for light, _ in PALETTE.values()}) == len(PALETTE)

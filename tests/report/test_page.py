@@ -39,7 +39,7 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_runs_with_every_result_have_every_section(full_html):
+def test_a_full_page_has_every_section_leads_to_each_and_asks_no_host(full_html):
     outline = Outline(full_html)
     assert outline.texts["h2"] == [
         *("Comparison", "Cost against quality", "Differences from dense", "Confidence intervals"),
@@ -56,9 +56,6 @@ def test_runs_with_every_result_have_every_section(full_html):
     ]
     assert len(outline.texts["figcaption"]) == len(outline.texts["h2"])
     assert all(text.endswith(".") for text in outline.texts["figcaption"])
-
-
-def test_the_contents_lead_to_every_section(full_html):
     outline = Outline(full_html)
     targets = [value for name, value in outline.attributes if name == "href" and value[:1] == "#"]
     links = [target for target in targets if f'<a href="{target}">' in full_html]
@@ -67,9 +64,18 @@ def test_the_contents_lead_to_every_section(full_html):
     assert len(names) == len(set(names))
     assert {link[1:] for link in links} <= set(names)
     assert len(full_html.encode()) < 5e6
+    html = full_html
+    outline = Outline(html)
+    for name, value in outline.attributes:
+        if name in ("src", "href", "srcset", "action", "data", "poster"):
+            assert value.startswith(("#", "data:")), (name, value)
+    assert set(re.findall(r"https?://[^\s\"']*", html)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in html
+    assert set(re.findall(r"url\((.)", html)) == {"#"}
+    assert "default-src 'none'" in html
 
 
-def test_the_rows_stand_in_the_groups_of_the_paper(full_html):
+def test_rows_stand_in_the_papers_groups_and_costs_in_units_if_one(full_html, runs, write_run):
     table = full_html[full_html.index("<table>") : full_html.index("</table>")]
     groups = re.findall(r'<th scope="rowgroup">(.*?)</th>.*?<tr><td>(.*?)</td>', table, re.DOTALL)
     assert groups == [
@@ -78,6 +84,13 @@ def test_the_rows_stand_in_the_groups_of_the_paper(full_html):
         ("multi-pass", "dst"),
         ("dense ensemble", "dense-ensemble"),
     ]
+    other = read_run(write_run("longer", ledger={"dense_epochs": 9.0, "dense_flops": 1800.0}))
+    alike, mixed = (
+        make(Comparison.of(compared), "phases").html() for compared in (runs, [*runs, other])
+    )
+    assert "one dense training of mlp-30 for 5 epochs" in alike
+    assert "for 5 epochs" not in mixed
+    assert "can&#x27;t be compared" in mixed
 
 
 def test_the_best_of_one_pass_is_bold_and_of_multi_pass_blue(write_run):
@@ -108,28 +121,6 @@ def test_a_small_page_shows_what_it_has_and_its_settings_closed(html, runs):
     assert outline.texts["summary"] == ["edst: edst (M=2, S=0.8), mlp-30", "dense: dense, mlp-30"]
     assert "tickets: 2" in outline.texts["pre"][0]
     assert "<details>" in html
-
-
-def test_the_unit_of_cost_is_named_only_where_it_is_one(runs, write_run):
-    other = read_run(write_run("longer", ledger={"dense_epochs": 9.0, "dense_flops": 1800.0}))
-    alike, mixed = (
-        make(Comparison.of(compared), "phases").html() for compared in (runs, [*runs, other])
-    )
-    assert "one dense training of mlp-30 for 5 epochs" in alike
-    assert "for 5 epochs" not in mixed
-    assert "can&#x27;t be compared" in mixed
-
-
-def test_the_page_asks_no_host_for_anything(full_html):
-    html = full_html
-    outline = Outline(html)
-    for name, value in outline.attributes:
-        if name in ("src", "href", "srcset", "action", "data", "poster"):
-            assert value.startswith(("#", "data:")), (name, value)
-    assert set(re.findall(r"https?://[^\s\"']*", html)) == {"http://www.w3.org/2000/svg"}
-    assert "@import" not in html
-    assert set(re.findall(r"url\((.)", html)) == {"#"}
-    assert "default-src 'none'" in html
 
 
 def test_a_page_can_be_made_of_any_sections():

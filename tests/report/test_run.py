@@ -19,7 +19,7 @@ def fails_with(folder, *words):
     assert all(word in message for word in words), message
 
 
-def test_a_run_is_read_back_as_it_was_written(write_run, runs):
+def test_a_run_is_read_back_as_it_was_written_and_has_nothing_more(write_run, runs):
     run = read_run(write_run("mine"))
     assert (run.name, run.description) == ("mine", "edst (M=2, S=0.8)")
     assert (run.results.dataset, run.results.samples) == ("tiny", 1234)
@@ -30,6 +30,9 @@ def test_a_run_is_read_back_as_it_was_written(write_run, runs):
     assert [row.epoch for row in run.log] == [1, 2, 3, 4]
     assert [row.has("escape") for row in run.log] == [False, False, True, False]
     assert {row.itop_rate for row in runs[1].log} == {None}  # what was not measured
+    results = read_run(write_run()).results
+    parts = ("more", "shift", "natural", "ood", "attacks", "diversity", "features", "layers")
+    assert [part for part in parts if getattr(results, part)] == []
 
 
 def test_what_is_no_finished_run_is_refused_with_what_to_do(write_run, tmp_path):
@@ -110,15 +113,12 @@ def test_settings_that_are_damaged_or_newer_are_named(write_run, content, words)
     fails_with(folder, "config.yaml", *words)
 
 
-def test_runs_on_different_test_sets_are_not_compared(write_run, refused):
+def test_runs_of_one_test_set_have_other_names_and_count_once(write_run, refused, monkeypatch):
     mine = write_run("mine")
     other = write_run("other", metrics={"dataset": "huge"})
     fewer = write_run("fewer", metrics={"samples": 12})
     refused(r"mine tiny \(1,234 samples\), other huge", read_runs, [mine, other])
     refused(re.escape("fewer tiny (12)"), read_runs, [mine, fewer])
-
-
-def test_runs_have_names_that_differ_and_can_be_printed_and_count_once(write_run, monkeypatch):
     folders = [write_run("a/edst"), write_run("b/edst"), write_run("b/dst")]
     assert [run.name for run in read_runs(folders)] == ["a/edst", "b/edst", "b/dst"]
     monkeypatch.chdir(folders[2])
@@ -126,9 +126,3 @@ def test_runs_have_names_that_differ_and_can_be_printed_and_count_once(write_run
     run = read_run(write_run("a\x1bb\udcff", log=log_rows([("re\bfine", 1, "collect")])))
     assert run.name == "a\ufffdb\ufffd"
     assert run.log[0].phase == "re\ufffdfine"
-
-
-def test_a_run_without_them_has_none(write_run):
-    results = read_run(write_run()).results
-    parts = ("more", "shift", "natural", "ood", "attacks", "diversity", "features", "layers")
-    assert [part for part in parts if getattr(results, part)] == []

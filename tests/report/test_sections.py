@@ -40,24 +40,16 @@ def test_the_reference_is_the_dense_model_or_the_first_run(full_runs, refused):
     refused(words, find_reference, full_runs, "mimo")
 
 
-def test_differences_are_between_the_rows_of_the_main_table(comparison, full_runs):
+def test_differences_are_those_of_the_main_table_in_units_of_cost(comparison, full_runs):
     base = full_runs[0].results.ensemble
     rows = make(comparison, "differences").body.rows
     for run, row in zip(full_runs[1:], rows, strict=True):
         expected = [run.results.ensemble[key] - base[key] for key in ("accuracy", "nll", "ece")]
         assert [row[i].value for i in (1, 5, 9)] == pytest.approx(expected)
-
-
-def test_a_unit_of_cost_that_differs_by_rounding_is_one(full_runs):
     one, other = full_runs[:2]
     ledger = replace(other.ledger, dense_flops=math.nextafter(one.ledger.dense_flops, math.inf))
     section = make(Comparison.of([one, replace(other, ledger=ledger)]), "cost")
     assert "can't be compared" not in section.caption
-
-
-def test_without_predictions_nothing_is_claimed_to_be_sure(runs):
-    comparison = Comparison.of(runs)
-    assert not any(make(comparison, it) for it in ("differences", "intervals", "reliability"))
 
 
 def test_how_many_members_a_cascade_asks_is_shown_beside_what_all_of_them_say(full_runs):
@@ -74,7 +66,9 @@ def test_how_many_members_a_cascade_asks_is_shown_beside_what_all_of_them_say(fu
     assert make(Comparison.of(full_runs), "cascade") is None
 
 
-def test_correlations_need_three_runs_of_several_members(comparison, full_runs):
+def test_nothing_is_claimed_without_predictions_or_three_runs(runs, comparison, full_runs):
+    bare = Comparison.of(runs)
+    assert not any(make(bare, it) for it in ("differences", "intervals", "reliability"))
     rows = table_of(make(comparison, "correlations"))
     assert [row["runs"] for row in rows] == ["3", "3", "3"]
     fewer = Comparison(full_runs[:3], full_runs[0], comparison.analyses)
@@ -100,22 +94,31 @@ def test_severities_are_averaged_over_the_types_that_all_runs_have_and_others_le
     assert "of 3 runs" in section.body.panels[0]
 
 
-def test_every_corrupted_set_has_its_row_and_synthetic_frost_is_told(comparison):
+def test_every_corrupted_set_has_its_row_and_its_source_is_told(comparison):
     assert len(table_of(make(comparison, "corruption-scores"))) == 4 * 19 * 5
     rows = table_of(make(comparison, "corruptions"))
     assert {row["samples from"] for row in rows} == {"generated, synthetic frost"}
     assert "synthetic textures" in make(comparison, "corruption-types").caption
+    copied = shift_of(comparison.runs[0], source="folder", frost=None, samples=10_000)
+    told = "Not all runs saw the same corrupted samples"
+    caption = make(mixed(comparison, 0, shift=copied), "main").caption
+    assert told in caption
+    assert "folder, 10,000 a set or generated, synthetic frost, 200 a set" in caption
+    assert told not in make(comparison, "main").caption
 
 
-def test_attacks_are_told_with_their_size(comparison, full_runs):
+def test_attacks_are_told_with_their_size_and_share_no_panel_with_others(comparison, full_runs):
     row = table_of(make(comparison, "attacks"))[3]
     assert (row["run"], row["attack"], row["ε"], row["steps"]) == ("edst", "fgsm", "8/255", "1")
     assert row["mean ↑"] == f"{full_runs[3].results.attacks['fgsm'].mean:.2%}"
+    weaker = replace(full_runs[3].results.attacks["fgsm"], epsilon=2 / 255)
+    for key in ("attack-fgsm", "transfer-fgsm"):
+        panels = make(mixed(comparison, 3, attacks={"fgsm": weaker}), key).body.panels
+        found = [("ε 8/255" in panel, "ε 2/255" in panel) for panel in panels]
+        assert found == [(True, False), (False, True)]
 
 
-def test_detection_is_shown_as_measured_and_one_network_has_no_mutual_information(
-    comparison, full_runs
-):
+def test_detection_is_as_measured_and_one_network_has_no_mutual_information(comparison, full_runs):
     rows = make(comparison, "ood").body.rows
     row = next(row for row in rows if (row[0].text, row[1].text) == ("svhn", "edst"))
     found = full_runs[3].results.ood["svhn"].scores.values()
@@ -137,23 +140,6 @@ def test_natural_shifts_are_shown_in_both_ways(write_run):
     section = make(comparison, "main")
     assert "aAcc ↑" in section.body.header
     assert "ImageNet-A" in section.caption
-
-
-def test_corrupted_samples_of_other_sources_are_told(comparison):
-    copied = shift_of(comparison.runs[0], source="folder", frost=None, samples=10_000)
-    told = "Not all runs saw the same corrupted samples"
-    caption = make(mixed(comparison, 0, shift=copied), "main").caption
-    assert told in caption
-    assert "folder, 10,000 a set or generated, synthetic frost, 200 a set" in caption
-    assert told not in make(comparison, "main").caption
-
-
-def test_attacks_of_other_sizes_share_no_panel(comparison, full_runs):
-    weaker = replace(full_runs[3].results.attacks["fgsm"], epsilon=2 / 255)
-    for key in ("attack-fgsm", "transfer-fgsm"):
-        panels = make(mixed(comparison, 3, attacks={"fgsm": weaker}), key).body.panels
-        found = [("ε 8/255" in panel, "ε 2/255" in panel) for panel in panels]
-        assert found == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize(

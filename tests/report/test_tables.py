@@ -31,7 +31,7 @@ def column(key):
     return next(column for column in (*COLUMNS, *MORE_COLUMNS) if column.key == key)
 
 
-def test_a_row_has_the_numbers_of_its_run(rows):
+def test_rows_and_columns_have_the_numbers_of_their_runs_and_the_best(rows):
     row = rows[0].as_dict()
     row.pop("folder")
     assert row == pytest.approx({
@@ -44,31 +44,30 @@ def test_a_row_has_the_numbers_of_its_run(rows):
         "train_flops": 0.4, "growth_flops": 0.003, "test_flops": 0.4, "training_runs": 1,
         "seconds": 12.0, "ticket_mb": 2.5,
     })  # fmt: skip
-
-
-def test_every_column_shows_a_number_of_the_row(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
     assert [each.cell(rows[0]).text for each in shown] == [
         *("85.00%", "0.4500", "0.0200", "0.400", "0.400", "1", "12"),
         *("75.00%", "0.5500", "0.0300", "0.0030", "2.50"),
     ]
     assert column("nll").cell(with_numbers(rows[0], nll=math.nan)).text == "–"
-
-
-def test_columns_that_no_run_has_numbers_for_are_left_out(rows, full_runs):
-    assert "c_nll" not in [each.key for each in columns_of(rows, COLUMNS)]
-    with_corruptions = [each.key for each in columns_of(make_rows(full_runs), COLUMNS)]
-    assert {"c_accuracy", "c_nll", "c_ece", "c_ece_pooled"} < set(with_corruptions)
-    assert "a_accuracy" not in with_corruptions
-
-
-def test_the_best_is_the_highest_accuracy_and_the_lowest_of_all_else(rows):
     shown = columns_of(rows, [*COLUMNS, *MORE_COLUMNS])
     assert {each.key: each.best(rows) for each in shown} == {
         "accuracy": "85.00%", "nll": "0.4500", "ece": "0.0200", "train_flops": "0.400",
         "test_flops": "0.400", "training_runs": None, "seconds": "6", "member_accuracy": "82.00%",
         "member_nll": "0.4800", "member_ece": None, "growth_flops": "0.0000", "ticket_mb": "2.50",
     }  # fmt: skip
+
+
+def test_columns_without_numbers_are_left_out_and_means_over_others_apart(rows, full_runs):
+    assert "c_nll" not in [each.key for each in columns_of(rows, COLUMNS)]
+    with_corruptions = [each.key for each in columns_of(make_rows(full_runs), COLUMNS)]
+    assert {"c_accuracy", "c_nll", "c_ece", "c_ece_pooled"} < set(with_corruptions)
+    assert "a_accuracy" not in with_corruptions
+    same = [_with_types(run, 3) for run in full_runs[:2]]
+    rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
+    measured = {row.run: row.numbers["c_accuracy"] is not None for row in rows}
+    assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
+    assert chosen(same).types == same[0].results.shift["cifar10-c"].types
 
 
 @pytest.mark.parametrize(
@@ -125,10 +124,15 @@ def test_corruptions_are_those_of_the_set_that_most_runs_have(full_runs):
     assert chosen([_with_sets(run, []) for run in full_runs]) is None
 
 
-def test_corrupted_columns_hold_the_means(full_runs):
+def test_corrupted_columns_hold_the_means_of_the_runs_own_test_set(full_runs):
     edst = next(row for row in make_rows(full_runs) if row.run == "edst")
     for key, values in full_runs[3].results.shift["cifar10-c"].scores.items():
         assert edst.numbers[f"c_{key}"] == pytest.approx(values.mean())
+    run = full_runs[0]
+    own = run.results.shift["cifar10-c"]
+    other = replace(own, means={})
+    both = with_results(run, shift={"c-c": other, "cifar10-c": own})
+    assert make_rows([both])[0].numbers["c_accuracy"] == own.means["all19"]["accuracy"]
 
 
 def _with_sets(run, names):
@@ -141,19 +145,3 @@ def _with_types(run, count, severities=5):
     """The run as if it had been tested on other corruptions, in no set that has a name."""
     means = {"given": run.results.shift["cifar10-c"].means["all19"]}
     return with_results(run, shift=shift_of(run, count, severities, means=means))
-
-
-def test_means_over_different_corruptions_are_in_no_column_together(full_runs):
-    same = [_with_types(run, 3) for run in full_runs[:2]]
-    rows = make_rows([*same, _with_types(full_runs[2], 4), _with_types(full_runs[3], 3, 2)])
-    measured = {row.run: row.numbers["c_accuracy"] is not None for row in rows}
-    assert measured == {"dense": True, "dense-ensemble": True, "dst": False, "edst": False}
-    assert chosen(same).types == same[0].results.shift["cifar10-c"].types
-
-
-def test_corruptions_are_those_of_the_runs_own_test_set(full_runs):
-    run = full_runs[0]
-    own = run.results.shift["cifar10-c"]
-    other = replace(own, means={})
-    both = with_results(run, shift={"c-c": other, "cifar10-c": own})
-    assert make_rows([both])[0].numbers["c_accuracy"] == own.means["all19"]["accuracy"]

@@ -88,12 +88,11 @@ def test_explorations_of_all_kinds_are_one(fast, options):
     assert_alike(sparse, masked, 1e-3)
 
 
-def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(fast):
+def test_an_escape_by_hand_looks_at_the_gradient_that_was_kept(refused, fast):
     sparse, masked = runs = pair(fast, mlp, "Adam", exploration=None)
     for run in runs:
         run.train(range(2))
-        with pytest.raises(FreeTicketsError, match="before the forward pass"):
-            run.sparsifier.explore(0.8)
+        refused("before the forward pass", run.sparsifier.explore, 0.8)
         run.sparsifier.keep_gradients()
         run.train(range(2, 3))
         before, counts = run.digest, run.counts
@@ -119,7 +118,7 @@ def choose(monkeypatch, ways):
     monkeypatch.setattr(choices, "linear_ways", lambda *_: ways if ways <= ops.ALL else 0)
 
 
-def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
+def test_auto_trains_as_well_whatever_it_chooses_and_masks_where_few_are_zero(monkeypatch):
     masked = Run(convnet)
     masked.train(range(6))
     for ways in (ops.ALL, 0, ops.ALL << ops.WINOGRAD):
@@ -131,27 +130,23 @@ def test_auto_trains_as_well_whatever_it_chooses(monkeypatch):
         made = run.sparsifier.state_dict()["choices"]["ways"]
         assert len(made) == 5  # of convolutions also where growth looks at the whole gradient
         assert choices.words(ways) in made.values()
-
-
-def test_auto_masks_where_most_weights_are_active():
     assert not has(Run(sparsity=0.3, backend="auto").model, SparseLayer, AdoptedLayer)
 
 
-@pytest.mark.parametrize(
-    ("model", "reason"),
-    [
+def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on():
+    for model, reason in (
         (torch.compile(mlp(), backend="eager"), "wrap the network"),
         (nn.DataParallel(mlp()), "wrap the network"),
         (nn.Sequential(nn.GRU(4, 6)), "no layer can be sparse"),
         (mlp().double(), "no layer can be sparse"),
-    ],
-)
-def test_what_can_not_be_made_sparse_is_refused_and_auto_goes_on(model, reason):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(FreeTicketsError, match=f"^backend 'sparse' is not possible: {reason}.*$"):
-        Sparsifier(model, optimizer, 0.7, distribution="uniform", backend="sparse")
-    Sparsifier(model, optimizer, 0.7, distribution="uniform", backend="auto")
-    assert not has(model, SparseLayer)
+    ):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with pytest.raises(
+            FreeTicketsError, match=f"^backend 'sparse' is not possible: {reason}.*$"
+        ):
+            Sparsifier(model, optimizer, 0.7, distribution="uniform", backend="sparse")
+        Sparsifier(model, optimizer, 0.7, distribution="uniform", backend="auto")
+        assert not has(model, SparseLayer)
 
 
 # ---- saving

@@ -34,10 +34,18 @@ def test_shares_are_whole_in_proportion_within_capacity_and_add_up(entries, data
         assert abs(count - share) < 1 + 1e-6
 
 
-def test_nobody_wishes_and_all_is_given_away_all_the_same():
+def test_what_all_layers_lost_is_shared_out_also_if_nobody_wishes():
     assert apportion(6, [0.0, 0.0], [4, 8]) == [2, 4]
     assert apportion(9, [1.0, 0.0, 0.0], [4, 5, 5]) == [4, 3, 2]
     assert apportion(0, [0.0], [0]) == [0]
+    both = [layer(15), layer(15)]
+    assert growth_counts(both, [first(8), first(10)], None) == [7, 5]
+    # Nothing would ever bring a layer back that has no weight at all.
+    assert growth_counts(both, [first(0), first(15)], "survivors") == [1, 14]
+    both[1] = layer(15, 3.0)
+    assert growth_counts(both, [first(8), first(10)], "momentum") == [0, 12]
+    with pytest.raises(FreeTicketsError, match=r"momentum of 'deep\.weight' is infinite"):
+        growth_counts([layer(15, torch.inf)], [first(15)], "momentum")
 
 
 def first(count):
@@ -47,17 +55,6 @@ def first(count):
 def layer(active, momentum=None):
     seen = None if momentum is None else torch.full((40,), momentum)
     return WeightView("deep.weight", torch.ones(40), first(active), None, seen, generator())
-
-
-def test_what_all_layers_lost_is_shared_out():
-    both = [layer(15), layer(15)]
-    assert growth_counts(both, [first(8), first(10)], None) == [7, 5]
-    # Nothing would ever bring a layer back that has no weight at all.
-    assert growth_counts(both, [first(0), first(15)], "survivors") == [1, 14]
-    both[1] = layer(15, 3.0)
-    assert growth_counts(both, [first(8), first(10)], "momentum") == [0, 12]
-    with pytest.raises(FreeTicketsError, match=r"momentum of 'deep\.weight' is infinite"):
-        growth_counts([layer(15, torch.inf)], [first(15)], "momentum")
 
 
 # ---- the gradients that it looks at
@@ -117,18 +114,14 @@ def test_exploring_before_any_gradient_is_refused(grow):
         Run(grow=grow, exploration=None).sparsifier.explore(0.5)
 
 
-def test_an_escape_may_follow_an_exploration_at_the_same_step():
+def test_an_escape_may_follow_at_once_but_not_after_zeroed_gradients(refused):
     run = Run()
     assert run.train(range(2)) == [False, True]
     before = run.digest
     run.sparsifier.explore(0.8)
     assert run.digest != before
-
-
-def test_gradients_zeroed_before_the_step_are_noticed():
     run = Run(exploration=Exploration(interval=1), backend="auto")
     run.backward()
     run.optimizer.zero_grad()
     run.optimizer.step()
-    with pytest.raises(FreeTicketsError, match="no dense gradient"):
-        run.sparsifier.step()
+    refused("no dense gradient", run.sparsifier.step)

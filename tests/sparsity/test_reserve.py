@@ -39,16 +39,13 @@ def test_the_network_sees_active_weights_only_and_the_next_strongest_train():
     assert not torch.equal(layer.weight[mask], start[mask])
 
 
-def test_a_closure_trains_as_the_plain_loop_does():
+def test_a_closure_trains_as_the_plain_loop_and_sees_active_weights_in_each_call():
     plain, closed = prepared("Adam"), prepared("Adam")
     plain.train(range(7))
     for step in range(7):
         closed.optimizer.step(lambda step=step: closed.backward(step))
         closed.sparsifier.step()
     assert_alike(plain, closed)
-
-
-def test_a_closure_that_is_called_many_times_sees_active_weights_each_time():
     run = prepared("LBFGS")
     losses = []
 
@@ -64,26 +61,21 @@ def test_a_closure_that_is_called_many_times_sees_active_weights_each_time():
     assert len({loss.item() for loss in losses}) > 8
 
 
-def test_a_given_topology_has_a_reserve_too_which_may_be_all_the_rest():
+def test_a_given_topology_has_a_reserve_and_what_is_refused_leaves_it_alone(refused):
     mask = torch.rand(4, 12, generator=generator(1)) < 0.3
     for reserve, trained in ((0.25, int(mask.sum()) + 12), (1.0, 48)):
         run = prepared(topology={"2.weight": mask}, reserve=reserve)
         assert torch.equal(run.sparsifier.topology["2.weight"], mask)
         run.train(range(1))
         assert (run.model[2].weight.grad != 0).sum() == trained
-
-
-def test_what_is_refused_leaves_the_topology_alone():
     run = prepared()
     assert not any(isinstance(module, SparseLayer) for module in run.model.modules())
     run.train(range(1))
     before = run.digest
-    with pytest.raises(FreeTicketsError, match="can't be pruned"):
-        run.sparsifier.prune(0.9)
+    refused("can't be pruned", run.sparsifier.prune, 0.9)
     with pytest.raises(FreeTicketsError, match="has no reserve"):
         run.sparsifier.load_state_dict(prepared(reserve=0.0).sparsifier.state_dict())
     with torch.no_grad():
         run.model[2].weight[run.sparsifier.topology["2.weight"]] = torch.nan
-    with pytest.raises(FreeTicketsError, match="the loss diverged"):
-        run.sparsifier.explore(0.5)
+    refused("the loss diverged", run.sparsifier.explore, 0.5)
     assert run.digest == before

@@ -51,9 +51,7 @@ def start(seed=0, **options):
 
 @every_way
 @pytest.mark.parametrize("killed_after", [0, 5, 7])  # 5: half of the active weights are new
-def test_a_resumed_run_ends_bit_for_bit_as_the_one_that_was_not_killed(
-    options, killed_after, skipping_zeros
-):
+def test_a_resumed_run_ends_bit_for_bit_as_one_in_peace(options, killed_after, skipping_zeros):
     whole, killed, resumed = (start(seed, **options) for seed in (0, 0, 9))
     whole.train(range(18))
     killed.train(range(killed_after))
@@ -103,9 +101,7 @@ def test_the_state_of_another_network_is_refused_by_layer(layers):
 
 
 @every_way
-def test_a_copy_of_model_optimizer_and_sparsifier_trains_on_alike_and_alone(
-    options, skipping_zeros
-):
+def test_a_copy_of_model_optimizer_and_sparsifier_trains_alike_and_alone(options, skipping_zeros):
     run = start(**options)
     run.train(range(8))
     twin = run.twin()

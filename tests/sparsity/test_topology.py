@@ -42,13 +42,19 @@ def test_values_that_single_precision_cannot_tell_apart_are_selected_exactly(dty
         assert set(chosen.nonzero().flatten().tolist()) == set(values.topk(20).indices.tolist())
 
 
-def test_selection_follows_the_entries_of_transposed_scores_and_leaves_them_alone():
+def test_selection_follows_the_entries_and_the_digest_tells_topologies_apart():
     values = torch.randperm(2 * 8 * 3 * 3, generator=generator()).float().view(2, 8, 3, 3)
     transposed, before = values.transpose(0, 3), values.clone()
     chosen = select_top(transposed, 30, torch.ones_like(transposed) > 0, generator())
     assert chosen.shape == transposed.shape
     assert transposed[chosen].sum() == values.flatten().topk(30).values.sum()
     assert torch.equal(values, before)
+    mask = torch.rand(6, 4, generator=generator()) < 0.5
+    other = mask.clone()
+    other[0, 0] ^= True
+    topologies = [{"a": mask}, {"a": other}, {"b": mask}, {"a": mask.view(4, 6)}, {}]
+    assert len({digest(topology) for topology in topologies}) == len(topologies)
+    assert digest({"a": mask}) == digest({"a": mask.clone()})
 
 
 @pytest.mark.parametrize("shape", [(1,), (8,), (9,), (3, 5), (4, 3, 3, 3)])
@@ -59,12 +65,3 @@ def test_masks_are_packed_to_bits_and_back(shape):
     assert torch.equal(unpack_mask(packed, mask.shape), mask)
     if mask.dim() == 4:  # in whatever layout
         assert torch.equal(pack_mask(mask.to(memory_format=torch.channels_last)), packed)
-
-
-def test_the_digest_tells_topologies_apart():
-    mask = torch.rand(6, 4, generator=generator()) < 0.5
-    other = mask.clone()
-    other[0, 0] ^= True
-    topologies = [{"a": mask}, {"a": other}, {"b": mask}, {"a": mask.view(4, 6)}, {}]
-    assert len({digest(topology) for topology in topologies}) == len(topologies)
-    assert digest({"a": mask}) == digest({"a": mask.clone()})

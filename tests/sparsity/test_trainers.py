@@ -16,7 +16,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import freetickets as ft
-from freetickets.errors import FreeTicketsError
 from freetickets.sparsity import Exploration, Sparsifier
 
 from . import ranks
@@ -250,11 +249,10 @@ def test_two_processes_train_one_network_with_one_topology(tmp_path, backend):
         assert torch.equal(first["topology"][name], mask)
 
 
-def test_sharded_weights_are_refused_in_one_line(backend, process_group):
+def test_sharded_weights_are_refused_in_one_line(refused, backend, process_group):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     model = network()
     fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
-    with pytest.raises(FreeTicketsError, match=r"'0\.weight' is sharded .* use Distributed"):
-        sparsify(model, adam(model), backend)
+    refused(r"'0\.weight' is sharded .* use Distributed", sparsify, model, adam(model), backend)

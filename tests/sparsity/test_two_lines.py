@@ -76,7 +76,13 @@ def test_the_average_over_explorations_is_the_average_of_the_weights(backend):
     torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-5)
 
 
-def test_an_initialisation_afterwards_reaches_the_network(backend):
+def test_gradient_hooks_fire_and_an_initialisation_afterwards_reaches_the_network(backend):
+    loop = Loop(backend)
+    seen = []
+    loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
+    loop.model[3].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
+    loop.train(range(4))
+    assert seen == [(8, 8, 3, 3)] * 8
     loop = Loop(backend)
     loop.train(range(4))
     nn.init.constant_(loop.model[3].weight, 0.5)
@@ -87,28 +93,13 @@ def test_an_initialisation_afterwards_reaches_the_network(backend):
     assert torch.equal(loop.model[3].weight.detach(), 0.5 * mask)
 
 
-def test_gradient_hooks_fire(backend):
-    loop = Loop(backend)
-    seen = []
-    loop.model[3].weight.register_hook(lambda gradient: seen.append(gradient.shape))
-    loop.model[3].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.shape))
-    loop.train(range(4))
-    assert seen == [(8, 8, 3, 3)] * 8
-
-
-def test_a_loop_that_says_nothing_of_it_explores_after_a_hundred_steps(backend):
+def test_a_loop_explores_by_default_and_goes_on_after_a_pickle(backend):
     loop = Loop(backend)
     loop.sparsifier.detach()
     loop.sparsifier = Sparsifier(loop.model, loop.optimizer, topology="given", backend=backend)
     explored = [loop.train([0]) and loop.sparsifier.itop_rate for _ in range(101)]
     assert len(set(explored[:99])) == 1
     assert explored[99] > explored[0]
-
-
-# ---- copies and wrappers
-
-
-def test_a_pickled_loop_and_a_pickled_network_go_on(backend):
     loop = Loop(backend)
     loop.train(range(4))
     twin, alone = pickle.loads(pickle.dumps((loop, copy.deepcopy(loop.model))))
@@ -118,6 +109,9 @@ def test_a_pickled_loop_and_a_pickled_network_go_on(backend):
         each.train(range(4, 8))
     assert loop.digest == twin.digest
     assert_same_weights(loop.model, twin.model)
+
+
+# ---- copies and wrappers
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles

@@ -134,7 +134,7 @@ def test_every_kind_of_network_learns_targets_of_several_numbers(regression, nam
     assert regression.rmse(ensemble.member_predictions(x), both) < 1.5 * both.std()
 
 
-def test_the_best_ticket_is_the_one_with_the_lowest_error(regression, tmp_path):
+def test_the_best_ticket_has_the_lowest_error_and_datasets_are_as_arrays(regression, tmp_path):
     ensemble = ft.EDST(tickets=2).fit(
         "mlp-8", regression.waves(200, 0), task=regression.Regression(), epochs=8, lr=0.1,
         preset="paper", validation=0.2, output=tmp_path / "run", quiet=True,
@@ -145,9 +145,6 @@ def test_the_best_ticket_is_the_one_with_the_lowest_error(regression, tmp_path):
         phase = [row for row in rows if row["phase"] == ticket.info["phase"]]
         best = min(float(row["validation_rmse"]) for row in phase)
         assert ticket.info["validation_rmse"] == best
-
-
-def test_numbers_of_a_dataset_are_those_of_arrays(regression):
     x, y = regression.waves(96, 0)
     options = {"task": regression.Regression(), "epochs": 2, "batch_size": 32, "quiet": True}
     one = ft.Dense().fit("mlp-8", (x, y), **options)

@@ -37,29 +37,18 @@ def own(tmp_path, monkeypatch):
     return "own_task:Mine"
 
 
-def test_a_score_knows_which_way_is_better():
+def test_a_score_knows_which_way_is_better_and_can_be_shown(refused):
     up, down = Score("r2", "R²", higher_is_better=True), Score("rmse", "RMSE")
     assert up.is_better(0.5, 0.4)
     assert down.is_better(0.4, 0.5)
     assert not down.is_better(0.4, 0.4)  # the first of equals stays
     assert down.is_better(1e9, None)
     assert not down.is_better(math.nan, None)
-
-
-def test_a_score_that_can_not_be_shown_is_refused(refused):
     for key, form, message in (
         *[("rmse", form, "the form of rmse must be") for form in (".99999f", "s", "{}", "")],
         *[(key, ".1%", "can't have the key .* give a plain word") for key in ('"><i>', "loss")],
     ):
         refused(message, Score, key, "RMSE", form)
-
-
-def test_a_name_and_options_make_a_task(own):
-    assert make_task("classification") == Classification()
-    made = make_task(own, {"strength": 2.0})
-    assert (task_name(made), made.options) == (own, {"strength": 2.0})
-    loss = {"loss": "own_task:half"}
-    assert make_task("classification", loss).options == loss
 
 
 @pytest.mark.usefixtures("own")
@@ -74,13 +63,18 @@ def test_what_makes_no_task_is_one_line(refused):
         refused(message, make_task, name, options)
 
 
-def test_what_a_file_says_imports_nothing(refused, own):
+def test_what_a_file_says_imports_nothing_and_what_the_user_names_makes_a_task(refused, own):
     refused(f"the task '{own}' is not known here", stored_task, {"task": own})
     told = {"task": "classification", "task_options": {"loss": "own_task:half"}}
     assert stored_task(told) == stored_task({}) == stored_task({"task": None}) == Classification()
     assert "own_task" not in sys.modules
     found = stored_task({"task": own, "task_options": {"strength": 3.0}}, own)
     assert found.options == {"strength": 3.0}
+    assert make_task("classification") == Classification()
+    made = make_task(own, {"strength": 2.0})
+    assert (task_name(made), made.options) == (own, {"strength": 2.0})
+    loss = {"loss": "own_task:half"}
+    assert make_task("classification", loss).options == loss
 
 
 def test_targets_and_saved_arrays_are_numbers_unless_a_task_says_otherwise(refused, own):
@@ -120,7 +114,7 @@ def focal(outputs, labels):
     return (-((1 - right) ** 2) * right.log()).mean()
 
 
-def test_weights_and_smoothing_are_for_training_only():
+def test_weights_and_smoothing_are_for_training_only_and_a_loss_of_ones_own_takes_its_place():
     mixed = 0.7 * np.eye(3)[LABELS] + 0.3 / 3
     smoothed = -(mixed * np.log(PROBABILITIES)).sum(-1).mean()
     for options, expected in (
@@ -131,9 +125,6 @@ def test_weights_and_smoothing_are_for_training_only():
         task = Classification(**options)
         assert float(task.batch_loss(OUTPUTS, LABELS)) == expected
         assert float(task.batch_loss(OUTPUTS, LABELS, training=False)) == UNWEIGHTED
-
-
-def test_a_loss_of_ones_own_takes_its_place():
     task = Classification(loss=focal)
     right = PROBABILITIES[np.arange(4), LABELS]
     expected = (-((1 - right) ** 2) * np.log(right)).mean()
@@ -154,7 +145,14 @@ def test_options_and_outputs_that_do_not_fit_are_refused():
             Classification(**options).batch_loss(OUTPUTS, LABELS + shift)
 
 
-def test_the_running_score_is_the_accuracy():
+def test_answers_are_in_the_words_of_labels_and_the_running_score_is_accuracy():
+    classes = Classes(("1", "2"), (1, 2))
+    # The third output has no class, whatever it says.
+    answers = Classification().answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
+    assert answers.tolist() == [2, 1]
+    columns = Classification().columns(np.log([[0.1, 0.3, 0.6]]), classes)
+    assert columns["class"].tolist() == ["2"]
+    assert columns["probability"].tolist() == pytest.approx([0.3])
     right = Classification().sample_scores(OUTPUTS, LABELS)
     assert right.tolist() == [True, False, True, False]
     assert Classification().logged(float(right.double().mean())) == 0.5
@@ -164,17 +162,7 @@ def test_the_running_score_is_the_accuracy():
     assert (found["accuracy"], found["nll"]) == (0.5, UNWEIGHTED)
 
 
-def test_answers_are_in_the_words_of_the_labels():
-    classes = Classes(("1", "2"), (1, 2))
-    # The third output has no class, whatever it says.
-    answers = Classification().answers(np.log([[0.1, 0.3, 0.6], [0.4, 0.3, 0.3]]), classes)
-    assert answers.tolist() == [2, 1]
-    columns = Classification().columns(np.log([[0.1, 0.3, 0.6]]), classes)
-    assert columns["class"].tolist() == ["2"]
-    assert columns["probability"].tolist() == pytest.approx([0.3])
-
-
-def test_weights_help_the_class_that_they_weigh(features):
+def test_weights_help_their_class_and_members_are_combined_as_asked(features, refused, tmp_path):
     x, y = features
     settings = {"epochs": 2, "batch_size": 16, "lr": 0.01, "quiet": True}
     tasks = Classification(), Classification(class_weights=(1, 1, 50)), Classification(loss=focal)
@@ -182,9 +170,6 @@ def test_weights_help_the_class_that_they_weigh(features):
     plain, weighted, _ = (int((ensemble.predict(x) == 2).sum()) for ensemble in fitted)
     assert weighted > plain
     assert all(isinstance(ensemble.task, Classification) for ensemble in fitted)
-
-
-def test_members_are_combined_as_one_asks(refused, features, tmp_path):
     x, y = features
     method = ft.DenseEnsemble(tickets=2)
     fitted = method.fit("mlp-8", (x, y), epochs=1, combine="logits", quiet=True, output=tmp_path)

@@ -1,14 +1,8 @@
-"""The queue copies whole records both ways, and pauses and stops all that it has started."""
+"""The queue copies whole records both ways, and goes on from the commit of its first start."""
 
 import argparse
-import contextlib
-import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -70,57 +64,7 @@ def test_status_says_how_far_it_is_and_what_comes_next(queue):
         queue.signal("stop")
 
 
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("stopped_while_paused", [False, True])
-def test_all_processes_are_paused_and_stopped(queue, tmp_path, stopped_while_paused):
-    """A queue whose training is a process that has a process, as with --jobs."""
-    grandchild = "import time; time.sleep(60)"
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    script = tmp_path / Path(TOOL.__file__).name  # a process is known by its name
-    script.write_text(
-        "import os, signal, subprocess, sys\n"
-        f"words = [sys.executable, '-c', {child!r}]\n"
-        "child = subprocess.Popen(words, start_new_session=True)\n"
-        "def stop(*_):\n"
-        "    os.killpg(child.pid, signal.SIGKILL); sys.exit()\n"
-        "signal.signal(signal.SIGTERM, stop)\n"
-        "child.wait()\n"
-    )
-    process = subprocess.Popen([sys.executable, str(script)])
-    try:
-        queue.home.mkdir(parents=True)
-        state = {"pid": process.pid, "commit": "0" * 40, "command": []}
-        queue._state.write_text(json.dumps(state))
-        until(lambda: len(list(TOOL.descendants(process.pid))) == 3)
-        tree = list(TOOL.descendants(process.pid))
-        queue.signal("pause")
-        until(lambda: {TOOL._stat(pid)[0] for pid in tree} == {"T"})
-        assert "paused" in queue.status()
-        if not stopped_while_paused:
-            queue.signal("resume")
-            until(lambda: "T" not in {TOOL._stat(pid)[0] for pid in tree})
-            assert "runs, from commit 000000000000" in queue.status()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TOOL.time, "sleep", lambda _: process.poll())
-            queue.signal("stop")
-        assert queue.pid is None
-    finally:
-        for pid in TOOL.descendants(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-        process.kill()
-        process.wait()
-
-
-def test_later_starts_go_on_from_the_commit_of_the_first_and_other_code_is_refused(
-    queue, monkeypatch, tmp_path
-):
+def test_later_starts_go_on_from_the_commit_of_the_first_alone(queue, monkeypatch, tmp_path):
     trained: list[str] = []
     monkeypatch.setattr(TOOL, "_git", lambda *words: words[1].removesuffix("^{commit}"))
     monkeypatch.setattr(TOOL, "install", lambda commit, folder: folder)
@@ -130,16 +74,3 @@ def test_later_starts_go_on_from_the_commit_of_the_first_and_other_code_is_refus
     assert trained == ["a1", "a1", "b2", "b2"]
     with pytest.raises(SystemExit, match="not in"):
         TOOL._check_code(tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
-
-
-def test_trainings_yield_to_all_others():
-    child = subprocess.Popen(["sleep", "30"], start_new_session=True)
-    file = Path(f"/proc/{child.pid}/autogroup")
-    try:
-        if not file.exists():
-            pytest.skip("this Linux has no groups by session")
-        TOOL.yield_to_others(child.pid)
-        assert file.read_text().strip().endswith("nice 19")
-    finally:
-        child.kill()
-        child.wait()

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 
@@ -55,18 +54,6 @@ def test_masks_take_what_a_sparsifier_holds():
         tensors = (each for each in vars(weight).values() if isinstance(each, torch.Tensor))
         held += sum(each.nbytes for each in tensors if each is not weight.parameter)
     assert needs("static", model="wrn-10-2", sparsity=0.8).masks == held > 0
-
-
-def test_kept_activations_are_those_that_a_backward_pass_uses():
-    convolution = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
-    network = nn.Sequential(*convolution, nn.Flatten(), nn.Linear(4 * 8 * 8, 5))
-    samples = 6
-    floats = samples * (3 * 64 + 4 * 64)  # what the convolution takes, and returns to BatchNorm
-    floats += 2 * 4  # the mean and the deviation of each channel
-    floats += samples * 4 * 64  # ReLU's output, which the linear layer takes
-    floats += samples * 5 + 1  # the logarithms of probabilities, and the sum of class weights
-    labels = 8 * samples
-    assert TOOL.activation_bytes(network, (3, 8, 8), samples) == 4 * floats + labels
 
 
 @pytest.mark.parametrize(

@@ -14,23 +14,15 @@ TOOL = load_script("tools/write_results.py")
 @pytest.mark.parametrize("scale", ["medium", "search"])
 def test_the_page_of_a_grid_has_a_table_for_each_stage(tmp_path, scale):
     grid = find_grid(scale)
-    kept = tmp_path / "results" / scale
+    runs, kept = (tmp_path / name / scale for name in ("runs", "results"))
     for task in grid.tasks(grid.experiments[:1]):
-        save(kept, {**invent(task.cell, task.seed, accuracy=0.8125), "scale": scale})
-    TOOL.main(["--scale", scale, "--root", str(tmp_path)])
-    page = (tmp_path / "docs" / f"results-{scale}.md").read_text()
+        save(runs, {**invent(task.cell, task.seed, accuracy=0.8125), "scale": scale})
+    page = TOOL.write_page(scale, runs, tmp_path)
+    assert page == tmp_path / "docs" / f"results-{scale}.md"
+    assert Results.load(kept).records == Results.load(runs).records  # copied, too
+    page = page.read_text()
     for stage in grid.experiments:
         assert stage.title.split(",")[0] in page
     assert "81.25" in page
     lines = (kept / "cells.csv").read_text().splitlines()
     assert len(lines) == 1 + len(grid.tasks(grid.experiments[:1]))
-
-
-def test_records_are_copied_from_the_runs(tmp_path):
-    runs = tmp_path / "runs" / "medium"
-    grid = find_grid("medium")
-    task = grid.tasks(grid.experiments)[0]
-    save(runs, {**invent(task.cell, task.seed), "scale": "medium"})
-    page = TOOL.write_page("medium", runs, tmp_path)
-    assert page == tmp_path / "docs" / "results-medium.md"
-    assert list(Results.load(tmp_path / "results" / "medium").records) == [(task.cell.name, 0)]

@@ -6,24 +6,9 @@ from freetickets.storage import save_tree
 from freetickets.training.folder import Checkpoints
 
 
-@pytest.fixture
-def warnings():
-    return []
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "checkpoint"
-
-
-@pytest.fixture
-def checkpoints(folder, warnings):
-    return Checkpoints(folder, warnings.append)
-
-
-def test_the_newest_two_are_kept_and_the_newest_is_loaded_past_files_of_others(
-    checkpoints, folder, warnings
-):
+def test_two_are_kept_and_the_newest_loaded_past_files_of_others(tmp_path):
+    warnings, folder = [], tmp_path / "checkpoint"
+    checkpoints = Checkpoints(folder, warnings.append)
     assert checkpoints.load() is None
     assert not folder.exists()
     for step in range(1, 13):
@@ -42,9 +27,9 @@ def test_the_newest_two_are_kept_and_the_newest_is_loaded_past_files_of_others(
 
 
 @pytest.mark.parametrize("damage", ["empty", "a flipped byte", "another kind"])
-def test_a_damaged_newest_one_is_passed_over_and_followed_unless_all_are(
-    refused, checkpoints, folder, warnings, damage
-):
+def test_a_damaged_newest_one_is_passed_over_and_followed_unless_all_are(refused, tmp_path, damage):
+    warnings, folder = [], tmp_path / "checkpoint"
+    checkpoints = Checkpoints(folder, warnings.append)
     for step in (1, 2):
         checkpoints.save({"step": step})
     newest = folder / "000002.safetensors"

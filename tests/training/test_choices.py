@@ -80,9 +80,7 @@ def test_a_dense_run_says_where_winograds_way_was_taken_and_keeps_that_without_i
     assert digests(tmp_path / "without" / "tickets") != digests(tmp_path / "whole" / "tickets")
 
 
-def test_on_another_machine_the_ways_are_kept(
-    images, tmp_path, killed_at, other_kernels, monkeypatch
-):
+def test_another_machine_keeps_the_ways(images, tmp_path, killed_at, other_kernels, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(Reporter, "warn", lambda self, line: lines.append(line))
 

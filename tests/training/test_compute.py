@@ -8,38 +8,10 @@ from freetickets.training import parallel
 from freetickets.training.parallel import Compute, Ranks, make_compute
 
 
-@pytest.fixture
-def network():
-    torch.manual_seed(0)
-    return nn.Linear(4, 3)
-
-
-@pytest.fixture
-def inputs():
-    return torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
-
-
-def sgd(network):
-    return torch.optim.SGD(network.parameters(), lr=0.1)
-
-
-def test_alone_in_single_precision_it_is_a_plain_step(network, inputs):
-    ours = Compute()
-    assert ours.wrap(network) is network
-    with ours.autocast():
-        output = network(inputs)
-    assert ours.single(output) is output
-    gradient = torch.autograd.grad(output.square().mean(), network.weight)[0]
-    before = network.weight.detach().clone()
-    ours.update(network(inputs).square().mean(), sgd(network))
-    torch.testing.assert_close(network.weight.detach(), before - 0.1 * gradient)
-    assert ours.state_dict() == {}
-    ours.load_state_dict({})
-
-
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, inputs, precision):
-    ours = Compute(precision=precision)
+def test_another_precision_is_left_and_a_step_that_overflows_left_out(precision):
+    torch.manual_seed(0)
+    network, inputs, ours = nn.Linear(4, 3), torch.randn(5, 4), Compute(precision=precision)
     with ours.autocast():
         output = network(inputs)
     assert output.dtype == precision
@@ -49,7 +21,8 @@ def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, i
     if precision is torch.bfloat16:
         assert state == {}
         return
-    optimizer, before = sgd(network), network.weight.detach().clone()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    before = network.weight.detach().clone()
     ours.update(network(inputs).square().mean() * 1e38, optimizer)  # infinite once scaled
     assert torch.equal(network.weight.detach(), before)
     assert ours.state_dict()["scale"] == state["scale"] / 2
@@ -60,13 +33,10 @@ def test_another_precision_is_left_and_a_step_that_overflows_left_out(network, i
     assert resumed.state_dict() == ours.state_dict() != state
 
 
-def test_a_device_that_is_not_there_is_one_line(refused):
+def test_an_absent_device_is_one_line_and_each_rank_takes_its_own_gpu(refused, monkeypatch):
     for name in ("warp", "meta"):
         refused(f"can't use --device {name}: ", make_compute, name, amp=False)
     assert make_compute("cpu", amp=True).device == torch.device("cpu")
-
-
-def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch):
     asked: list[str] = []
     cpu = torch.device("cpu")
     monkeypatch.setattr(parallel, "find_device", lambda name: asked.append(name) or cpu)

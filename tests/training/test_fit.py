@@ -53,7 +53,7 @@ def test_the_options_of_fit_are_in_its_signature_and_its_help():
         assert "recipe `small`" in inspect.getdoc(fit)
 
 
-def test_a_network_is_trained_as_a_copy_from_its_own_values(features):
+def test_one_network_is_trained_from_its_own_values_and_several_are_initialised_anew(features):
     network = Net()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     ensemble = ft.Static(tickets=1).fit(network, features, lr=1e-12, **SMALL)
@@ -62,18 +62,13 @@ def test_a_network_is_trained_as_a_copy_from_its_own_values(features):
     name = "body.0.weight"
     torch.testing.assert_close(ticket.state[name], before[name] * ticket.topology[name])
     assert ensemble.predict_proba(features[0]).shape == (60, 3)
-
-
-def test_several_networks_made_of_one_are_each_initialised_anew(features):
     network = Net()
     tickets = ft.DenseEnsemble(tickets=2).fit(network, features, lr=1e-12, **SMALL).tickets
     weights = [network.body[0].weight, *(ticket.state["body.0.weight"] for ticket in tickets)]
     assert not any(torch.isclose(a, b).any() for a, b in combinations(weights, 2))
 
 
-def test_what_can_not_be_initialised_anew_needs_a_factory_which_makes_every_network(
-    refused, features
-):
+def test_what_can_not_be_initialised_anew_needs_a_factory_of_every_network(refused, features):
     for network, name in ((Scaled(), "the model"), (nn.Sequential(nn.Linear(6, 3), Scaled()), "1")):
         words = f"'{name}' can't be init.*: pass a factory"
         refused(words, DST.fit, network, features, **SMALL)
@@ -112,9 +107,7 @@ def test_uint8_images_are_normalised_alike_in_training_and_prediction(shape):
         assert np.array_equal(ensemble.predict_proba(same), expected)
 
 
-def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(
-    refused, features, tmp_path
-):
+def test_the_random_transforms_of_a_dataset_live_and_tell_it_apart(refused, features, tmp_path):
     dataset = Noisy(features)
     ft.Dense().fit("mlp-8", dataset, validation=0.0, output=tmp_path, **SMALL)
     assert {len(values) for values in dataset.given.values()} == {3}  # one in each epoch
@@ -123,9 +116,7 @@ def test_the_random_transforms_of_a_dataset_live_and_make_it_another_one(
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3], ["a", "b", "c"], [5, 7, 100]], ids=str)
-def test_labels_make_no_class_that_nobody_has_and_come_back_the_same(
-    refused, features, tmp_path, values
-):
+def test_labels_make_only_classes_that_are_there_and_come_back(refused, features, tmp_path, values):
     x, y = features
     labels = np.array(values)[y]
     trained = ft.Dense().fit("mlp-8", (x, labels), output=tmp_path, **{**SMALL, "epochs": 20})
@@ -163,7 +154,7 @@ class Words(nn.Module):
         return self.head(self.embedding(x).mean(1))
 
 
-def test_integers_go_to_a_network_that_begins_with_an_embedding(refused, tmp_path):
+def test_integers_are_for_embeddings_and_numbers_to_other_networks(refused, tmp_path, features):
     tokens = np.random.default_rng(0).integers(0, 9, (60, 5))
     labels = (tokens == 4).any(1)
     ensemble = EDST.fit(Words, (tokens, labels), output=tmp_path, lr=0.5, epochs=30, quiet=True)
@@ -175,9 +166,6 @@ def test_integers_go_to_a_network_that_begins_with_an_embedding(refused, tmp_pat
     refused("can't look up all integers from 9. to 98", again.predict, tokens + 90)
     too_many = tokens + 1, labels
     refused("can't look up all integers", EDST.fit, Words, too_many, epochs=3, quiet=True)
-
-
-def test_the_integers_of_a_table_are_numbers_to_other_networks(features):
     x, y = (features[0] * 10).round(), features[1]
     integers = EDST.fit("mlp-8", (x.long(), y), **SMALL)
     floats = EDST.fit("mlp-8", (x, y), **SMALL)
@@ -200,9 +188,7 @@ def test_own_validation_data_is_what_is_validated_on(features, tmp_path):
     assert torch.equal(ticket.state["fc1.weight"], plain.tickets[0].state["fc1.weight"])
 
 
-def test_own_validation_data_may_be_of_any_kind_and_a_run_is_tied_to_it(
-    refused, features, tmp_path
-):
+def test_own_validation_data_is_of_any_kind_and_a_run_tied_to_it(refused, features, tmp_path):
     x, y = features
     np.savez(tmp_path / "v.npz", x=x.numpy()[:20], y=y.numpy()[:20])
     kinds: list[Any] = [
@@ -222,9 +208,7 @@ def test_own_validation_data_may_be_of_any_kind_and_a_run_is_tied_to_it(
 # ---- settings
 
 
-def test_the_same_seed_trains_the_same_and_another_does_not_without_a_word_or_a_file(
-    features, tmp_path, monkeypatch, capfd
-):
+def test_a_seed_trains_the_same_without_a_word_or_a_file(features, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     method = replace(EDST, interval=None)
     first, again, other = (
@@ -301,9 +285,8 @@ NET = Net()
 ZEROS, SIX = torch.zeros(4, 2), torch.zeros(4, 6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_can_not_be_trained_is_one_line(refused, features):
+    for change, message in (
         ({"model": 3}, "model must be a name"),
         ({"model": [NET]}, "model must be a name"),
         ({"model": "mpl-8"}, "did you mean 'mlp-8'"),
@@ -319,7 +302,5 @@ ZEROS, SIX = torch.zeros(4, 2), torch.zeros(4, 6)
         ({"batchsize": 3}, "did you mean 'batch_size'"),
         ({"dataset": "x"}, "unknown setting"),
         ({"options": "x"}, "unknown setting"),
-    ],
-)
-def test_what_can_not_be_trained_is_one_line(refused, features, change, message):
-    refused(message, DST.fit, **{"model": "mlp-8", "train_data": features, **SMALL, **change})
+    ):
+        refused(message, DST.fit, **{"model": "mlp-8", "train_data": features, **SMALL, **change})

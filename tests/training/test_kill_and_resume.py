@@ -43,7 +43,7 @@ def test_a_training_killed_in_a_step_and_in_a_write_ends_the_same(tool, tmp_path
 
 @pytest.fixture
 def compared(tool, tmp_path, monkeypatch):
-    """Compares two runs that are equal, whose trainings end with these codes; None: are killed."""
+    """Compares two finished runs that are equal but for the times."""
     board = tool.Board.at(tmp_path / "board", fresh=True)
     for name in ("peaceful", "killed"):
         (tmp_path / name / "tickets").mkdir(parents=True)
@@ -51,21 +51,9 @@ def compared(tool, tmp_path, monkeypatch):
         (tmp_path / name / "log.csv").write_text(f"step,seconds,sha256\n1,{len(name)},{name}\n")
         write_json(tmp_path / name / "ledger.json", {"phases": PHASES})
 
-    def run(*codes, first=0):
-        lives = iter(codes)
-
-        def start(*_):
-            board.first = first
-            code = next(lives)
-            said = {"poll": lambda: code, "wait": lambda: code or 0, "kill": lambda: None}
-            return SimpleNamespace(**said), board
-
-        monkeypatch.setattr(tool, "start", start)
-        monkeypatch.setattr(tool, "position", lambda _: tool.Position(1, 3, 1))
-        moments = ["start-up"] * (len(codes) - 2)
-        return tool.compare(tmp_path, "edst", [], moments, random.Random(0), lambda _: None)
-
-    return run
+    ended = SimpleNamespace(**dict.fromkeys(("poll", "wait", "kill"), lambda: 0))
+    monkeypatch.setattr(tool, "start", lambda *_: (ended, board))
+    return lambda: tool.compare(tmp_path, "edst", [], [], random.Random(0), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -78,21 +66,11 @@ def compared(tool, tmp_path, monkeypatch):
     ],
 )
 def test_any_difference_is_told(tool, compared, tmp_path, file, problems):
-    outcome = compared(0, 0)  # as it is, the two differ in times only
+    outcome = compared()  # as it is, the two differ in times only
     assert (outcome.good, outcome.tickets, outcome.identical, outcome.problems) == (True, 1, 1, ())
     (tmp_path / "killed" / file).parent.mkdir(exist_ok=True)
     (tmp_path / "killed" / file).write_text("step,seconds,sha256\n2,0,x\n")
-    outcome = compared(0, 0)
+    outcome = compared()
     assert not outcome.good
     assert outcome.problems == problems
     assert "nothing lost" not in tool.summary([outcome])
-
-
-def test_only_a_training_that_is_killed_and_goes_on_behind_what_is_saved_has_resumed(compared):
-    for first, resumed in {0: 1, 1: 0, 33: 0, 34: 1, 35: 0}.items():
-        outcome = compared(0, None, 0, first=first)
-        assert (outcome.resumed, outcome.good) == (resumed, bool(resumed))
-    assert compared(0, 0, 0).problems == ("edst was done before it could be killed 1 times",)
-    assert compared(0, None, 2).problems == ("edst could not be resumed",)
-    with pytest.raises(SystemExit, match="training of edst failed before anything was killed"):
-        compared(2, 0)

@@ -33,7 +33,7 @@ def test_every_name_makes_its_optimizer(name):
         make_optimizer(network(), Config(optimizer=f"{name}x"))
 
 
-def test_norms_and_biases_decay_unless_they_are_spared_also_those_of_several_members():
+def test_norms_and_biases_decay_unless_they_are_spared_and_frozen_parameters_are_left_out():
     decays = found(network(), "weight_decay", weight_decay=0.01)
     assert set(decays.values()) == {0.01}
     assert len(decays) == 6
@@ -43,9 +43,6 @@ def test_norms_and_biases_decay_unless_they_are_spared_also_those_of_several_mem
         decays = found(model, "weight_decay", **spared)
         assert [n for n, decay in decays.items() if decay] == [place.format(n) for n in (0, 3)]
         assert len(decays) == len(list(model.parameters()))
-
-
-def test_frozen_parameters_are_left_out():
     model = network()
     model[0].weight.requires_grad_(False)
     assert found(model, "lr_factor").keys() == dict(model.named_parameters()).keys() - {"0.weight"}
@@ -55,7 +52,7 @@ def factors(model, wanted, **options):
     return found(model, "lr_factor", lr_factors=wanted, **options)
 
 
-def test_factors_reach_the_parameters_that_they_name():
+def test_factors_reach_the_parameters_that_they_name_and_no_others(refused):
     plain = dict.fromkeys(("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"), 1.0)
     assert factors(network(), {}) == plain
     assert factors(network(), {"norm-bias": 64}) == {**plain, "1.bias": 64}
@@ -68,9 +65,6 @@ def test_factors_reach_the_parameters_that_they_name():
     norms = {name for name, factor in factors(ensemble, {"norm-bias": 4}).items() if factor == 4}
     assert norms == {name for name in dict(ensemble.named_parameters()) if name.endswith("1.bias")}
     assert len(norms) == 1
-
-
-def test_a_factor_that_fits_nothing_or_meets_another_is_refused(refused):
     words = "lr_factors 'norm-bia': did you mean 'norm-bias'"
     refused(words, factors, network(), {"norm-bia": 2})
     twice = {"norm-bias": 2, "1.*": 3}

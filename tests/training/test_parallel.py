@@ -159,9 +159,7 @@ def test_batch_norm_is_synchronised_on_accelerators_only(cli, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_torchruns_environment_is_used_and_ranks_that_can_not_meet_are_one_line(
-    refused, monkeypatch
-):
+def test_torchruns_environment_is_used_and_ranks_that_never_meet_are_one_line(refused, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert parallel.meet(torch.device("cpu")).world == 1
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")

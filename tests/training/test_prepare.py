@@ -46,10 +46,16 @@ def shown(split, batch_size=16, **options):
     return inputs
 
 
-def test_it_is_shown_all_samples_as_the_network_gets_them():
+def test_samples_are_shown_as_the_network_gets_them_of_many_only_some(monkeypatch):
     found = shown(pixels(50), mean=(0.5,), std=(0.25,), augmentation="pad-crop-flip")
     expected = (torch.arange(50) / 255 - 0.5) / 0.25
     torch.testing.assert_close(found, expected.view(-1, 1, 1, 1).expand(-1, 1, 4, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr("freetickets.training.session._NUMBERS", 100)
+        assert [len(shown(pixels(50, side=side))) for side in (4, 11)] == [6, 1]
+    monkeypatch.setattr("freetickets.training.session._SAMPLES", 10)
+    found = shown(pixels(200))
+    assert (found[:, 0, 0, 0] * 255).round().tolist() == list(range(0, 200, 20))
 
 
 @pytest.mark.parametrize(
@@ -59,16 +65,7 @@ def test_seed_ranks_and_batches_change_nothing(options):
     assert torch.equal(shown(pixels(37), **options), shown(pixels(37)))
 
 
-def test_of_many_samples_some_of_each_part_are_shown_and_of_large_ones_fewer(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("freetickets.training.session._NUMBERS", 100)
-        assert [len(shown(pixels(50, side=side))) for side in (4, 11)] == [6, 1]
-    monkeypatch.setattr("freetickets.training.session._SAMPLES", 10)
-    found = shown(pixels(200))
-    assert (found[:, 0, 0, 0] * 255).round().tolist() == list(range(0, 200, 20))
-
-
-def test_images_on_disk_are_decoded(tmp_path):
+def test_images_on_disk_are_decoded_and_features_shown_to_those_that_ask(tmp_path, monkeypatch):
     paths = []
     for number in range(4):
         paths.append(tmp_path / f"{number}.png")
@@ -77,9 +74,6 @@ def test_images_on_disk_are_decoded(tmp_path):
     found = shown(split, batch_size=2, augmentation="imagenet")
     assert (found[:, 0, 0, 0] * 255).round().tolist() == [0, 60, 120, 180]
     assert found.shape == (4, 3, 6, 6)
-
-
-def test_features_are_shown_as_they_are_and_only_to_those_that_ask(monkeypatch):
     x = torch.randn(20, 5)
     assert torch.equal(shown(Split(x, torch.arange(20) % 2)), x)
     monkeypatch.setattr(Batches, "epoch", None)

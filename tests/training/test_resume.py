@@ -120,9 +120,7 @@ def test_a_dataset_that_draws_goes_on_the_same(features, train, killed, assert_s
     assert_same_run()
 
 
-def test_mixed_precision_goes_on_past_a_damaged_one(
-    train, killed, tmp_path, assert_same_run, capfd
-):
+def test_mixed_precision_passes_a_damaged_one_over(train, killed, tmp_path, assert_same_run, capfd):
     train("whole", amp=True)
     killed(13, amp=True)
     newest = max((tmp_path / "killed" / "checkpoint").iterdir())
@@ -148,9 +146,7 @@ OWN = {"method": ft.Dense(), "model_options": {}, "checkpoint_seconds": 0}
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_another_network_is_not_taken_for_the_one_that_was_trained(
-    refused, train, killed, finished
-):
+def test_another_network_is_not_taken_for_the_trained_one(refused, train, killed, finished):
     if finished:
         train(model=lambda: Residual(nn.ReLU()), **OWN)
     else:
@@ -199,14 +195,11 @@ def test_a_signal_in_the_last_step_loses_nothing(train, at_step, assert_same_run
     assert_same_run()
 
 
-def test_a_second_ctrl_c_ends_at_once(train, at_step, tmp_path):
+def test_a_second_ctrl_c_or_no_output_leaves_nothing_saved(train, at_step, tmp_path, features):
     at_step(3, lambda: (interrupt(), interrupt()))
     with pytest.raises(KeyboardInterrupt):
         train()
     assert not (tmp_path / "checkpoint").exists()
-
-
-def test_without_an_output_a_stopped_run_says_that_nothing_is_saved(features, at_step):
     state = torch.get_rng_state()
     at_step(3, interrupt)
     with pytest.raises(StoppedError, match="nothing is saved"):
@@ -256,21 +249,16 @@ def test_a_changed_setting_is_named_and_no_file_is_touched(refused, train, half,
     assert len(train(checkpoint_seconds=7, workers=1, device="cpu")) == 2  # these may change
 
 
-def test_other_data_is_noticed(refused, features, train):
+def test_settings_can_be_mended_until_a_save_and_other_data_is_noticed(refused, train, features):
+    refused("unknown score", lambda: train(method=ft.EDST(tickets=2, prune="magnitud")))
+    assert len(train()) == 2
     train()
     x, y = features
     for other in ((x.flip(0), y), (x, y.flip(0))):
         refused(r"\(dataset: arrays-\w+ -> arrays-", train, data=other)
 
 
-def test_settings_can_be_mended_as_long_as_nothing_was_saved(refused, train):
-    refused("unknown score", lambda: train(method=ft.EDST(tickets=2, prune="magnitud")))
-    assert len(train()) == 2
-
-
-def test_tickets_stay_where_no_checkpoint_is_whole_and_lost_ones_are_named(
-    refused, train, half, digests
-):
+def test_tickets_stay_without_checkpoints_and_lost_ones_are_named(refused, train, half, digests):
     before = digests(half / "tickets")
     kept = {file: file.read_bytes() for file in (half / "checkpoint").iterdir()}
     for file in kept:

@@ -119,9 +119,7 @@ def test_the_interval_may_change_midway_and_counts_then(images_npz, tmp_path, di
     assert digests(tmp_path / "changed" / "tickets") == digests(tmp_path / "whole" / "tickets")
 
 
-def test_a_run_that_begins_anew_forgets_its_trajectory_and_one_that_is_finished_stores_none(
-    images_npz, tmp_path, capsys
-):
+def test_runs_begun_anew_forget_theirs_and_finished_ones_store_none(images_npz, tmp_path, capsys):
     def train(every):
         ft.Dense().fit("mlp-8", str(images_npz), trajectory=every, output=tmp_path, **SMALL)
 

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-from freetickets.data.corruptions.apply import Streams
-
 
 @pytest.fixture(scope="session")
 def photos():
@@ -19,9 +17,3 @@ def photos():
         picture[:3, :3], picture[:3, 3:6], picture[3:6, :3] = 0, 255, 128
         pictures.append(picture.clip(0, 255).astype(np.uint8))
     return np.stack(pictures)
-
-
-@pytest.fixture
-def streams():
-    """The streams of the twelve pictures."""
-    return Streams(key=5, first=0, count=12)

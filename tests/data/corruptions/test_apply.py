@@ -78,7 +78,13 @@ def test_every_size_and_flat_images_work(case, height, width, level):
     assert (result.shape, result.dtype) == (images.shape, np.uint8)
 
 
-def test_mistakes_are_said_in_one_line(refused, photos):
+def test_names_and_sets_of_names_and_mistakes_in_one_line(refused, photos):
+    assert len(CORRUPTIONS) == len(set(CORRUPTIONS)) == 19
+    assert CORRUPTIONS[:15] == COMMON15
+    assert chosen(["all19"]) == CORRUPTIONS
+    assert chosen(["spatter", "common15", "snow"]) == (*COMMON15, "spatter")
+    refused("did you mean 'common15'", chosen, ["comon15"])
+    assert list(map(set_name, ("cifar100", "/my/bars.npz"))) == ["CIFAR-100-C", "bars-C"]
     for images, name, severity, text in [
         (photos, "gausian_noise", 1, "did you mean 'gaussian_noise'"),
         (photos, "fog", 0, "severity 0: choose it from 1 to 5"),
@@ -87,15 +93,6 @@ def test_mistakes_are_said_in_one_line(refused, photos):
         (photos[0, 0], "fog", 1, "uint8 of shape"),
     ]:
         refused(text, corrupt, images, name, severity)
-
-
-def test_names_and_sets_of_names(refused):
-    assert len(CORRUPTIONS) == len(set(CORRUPTIONS)) == 19
-    assert CORRUPTIONS[:15] == COMMON15
-    assert chosen(["all19"]) == CORRUPTIONS
-    assert chosen(["spatter", "common15", "snow"]) == (*COMMON15, "spatter")
-    refused("did you mean 'common15'", chosen, ["comon15"])
-    assert list(map(set_name, ("cifar100", "/my/bars.npz"))) == ["CIFAR-100-C", "bars-C"]
 
 
 def test_without_scipy_the_extra_is_named(photos, monkeypatch):
