@@ -46,7 +46,10 @@ class Estimate:
 
     def p(self, bound: float = 0.0) -> float:
         """How likely a difference as far from a bound is if the true one is that (two-sided)."""
-        return 2 * min(self.p_above(bound), 1 - self.p_above(bound), 0.5)
+        if not self.error:
+            return float(self.value == bound)
+        above = self.p_above(bound)
+        return 2 * min(above, 1 - above)
 
     def p_above(self, bound: float) -> float:
         """How likely one as far above a bound is if the true one is that or less (one-sided)."""
