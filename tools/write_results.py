@@ -58,12 +58,14 @@ def write_page(scale: str, runs: Path | None, root: Path) -> Path:
         write(grid.experiments, results, folder, comments, FIGURES, verdicts)
         made = Path(folder)
         text = (made / "results.md").read_text().replace("](images/", f"](images/{name}/")
+        text = re.sub(r"docs/((?:results|reproduce)[\w-]*\.md)", r"[\1](\1)", text)
         if runs is None and page.exists():
             text = keep_figures(page.read_text(), text)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text)
         kept.mkdir(parents=True, exist_ok=True)
-        shutil.copy(made / "cells.csv", kept / "cells.csv")
+        for file in ("cells.csv", "claims.json"):
+            shutil.copy(made / file, kept / file)
         if (made / "images").is_dir():
             if runs is not None:
                 shutil.rmtree(images, ignore_errors=True)

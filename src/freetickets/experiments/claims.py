@@ -1,6 +1,7 @@
 """Claims: what is said of a table, checked against what was measured."""
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args
@@ -76,6 +77,35 @@ def judge(
             if asked:
                 verdicts.append(Verdict(claim, dataset, tuple(find(evidence, asked)), tuple(where)))
     return verdicts
+
+
+def as_json(verdicts: Iterable[Verdict]) -> str:
+    """Every finding with the cells and columns that it is about, for programs."""
+
+    def side(row: Row | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        joined = None if row.of is None else row.of.name
+        return {"cells": [cell.name for cell in row.cells], "members": row.members, "of": joined}
+
+    def finding(each: Finding) -> dict[str, Any]:
+        about, it = each.about, each.estimate
+        shown = (
+            None if it is None else [float(f"{x:.6g}") for x in (it.value, it.error, it.degrees)]
+        )
+        return {
+            "one": side(about.one), "other": side(about.other), "columns": about.columns,
+            "versus": about.versus, "claimed": about.claimed, "outcome": each.outcome,
+            "value, error, freedom": shown,
+        }  # fmt: skip
+
+    found = [
+        {"claim": it.claim.says, "dataset": it.dataset, "outcome": it.outcome,
+         "findings": [finding(each) for each in it.findings]}
+        for it in verdicts
+    ]  # fmt: skip
+    lines = (json.dumps(each).replace("Infinity", "null") for each in found)
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def check_claims(claims: Mapping[str, Claim], rows: Iterable[Row]) -> None:

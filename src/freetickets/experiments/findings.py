@@ -31,7 +31,7 @@ class Form(NamedTuple):
     transform: Callable[[float], float] = float
     scale: int = 1
     sign: str = "+"
-    digits: int = 4
+    digits: int = 3
     unit: str = ""
 
     def text(self, value: float) -> str:
@@ -128,7 +128,8 @@ class Finding:
             return ""
         form, text = self.about.form, self.about.form.text(self.estimate.value)
         if self.estimate.error:
-            text += " [{}, {}]".format(*map(form.text, self.estimate.interval()))
+            low, high = (form.text(bound).lstrip("+") for bound in self.estimate.interval())
+            text += f" [{low}, {high}]"
         return text + form.unit
 
     @property

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ..metrics.score import MAIN_SCORES
 from ..report.figures.points import Mark, quality_panel
-from ..report.parts import Figure, Section, Stack, Text
+from ..report.parts import Figure, Folded, Section, Stack, Text
 from . import tables
 from .claims import Verdict
 from .experiment import Experiment, Row, own_yaml
@@ -24,7 +24,11 @@ def front(
     about = verdicts[0].claim if verdicts else None
     lines = [_headline(each, results) for each in verdicts if each.claim is about]
     texts = [*(Text(line) for line in lines if line), Text(counts, "strong")]
-    found = Stack([*texts, tables.verdict_table(verdicts, effects=True)])
+    begun = {each.claim.says for each in verdicts if each.outcome != "not measured"}
+    table = tables.verdict_table((it for it in verdicts if it.claim.says in begun), effects=True)
+    later = dict.fromkeys(it.claim.says for it in verdicts if it.claim.says not in begun)
+    waiting = [Folded(f"Not run yet: {len(later)} claims", Text("; ".join(later)))] if later else []
+    found = Stack([*texts, table, *waiting])
     sections = [Section(**_TEXTS["found"], body=found, key="found", chapter="Summary")]
     every = [row for each in experiments for row in each.rows]
     rows = [row for row in every if row.dataset == every[0].dataset]
@@ -50,15 +54,15 @@ def _headline(verdict: Verdict, results: Results) -> str:
     effects = ", ".join(f"{each.about.title} {each.effect}" for each in found)
     text = f"On {verdict.dataset}, {one.label} against {other.label}: {effects}"
     told = [
-        f"{mine / theirs:.2f}x the {words}"
+        f"{mine / theirs:.2f}x {words}"
         for column, versus, words in (
-            ("train_flops", "train_flops", "training FLOPs"),
-            (OURS, PYTORCH, "seconds of PyTorch's kernels"),
-            (OURS, OURS, "seconds of our kernels, which train the dense network faster, too"),
+            ("train_flops", "train_flops", "its training FLOPs"),
+            (OURS, PYTORCH, "its seconds in PyTorch"),
+            (OURS, OURS, "its seconds on our kernels"),
         )
         if (mine := _mean(results, one, column)) and (theirs := _mean(results, other, versus))
     ]
-    return f"{text}; at {' and '.join(told)}." if told else f"{text}."
+    return f"{text}. It takes {', '.join(told)}." if told else f"{text}."
 
 
 def _marks(rows: Sequence[Row], results: Results, score: str) -> Iterator[Mark]:
@@ -66,11 +70,11 @@ def _marks(rows: Sequence[Row], results: Results, score: str) -> Iterator[Mark]:
     for row in rows:
         ensemble = _mean(results, row, score)
         mean = _mean(results, row, f"member_{score}")
-        for column, words in ((OURS, ""), (PYTORCH, ", PyTorch")):
+        for column, words in ((OURS, ""), (PYTORCH, "PyTorch: ")):
             cost = _mean(results, row, column)
             if ensemble is not None and cost is not None:
                 member = ensemble if mean is None else mean
-                yield Mark(f"{row.label}{words}", cost, member, ensemble)
+                yield Mark(f"{words}{row.label}", cost, member, ensemble)
 
 
 def _mean(results: Results, row: Row, column: str) -> float | None:

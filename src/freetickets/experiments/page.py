@@ -21,7 +21,7 @@ from ..report.run import check_predictions_alike, read_run
 from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
-from .claims import Verdict, judge
+from .claims import Verdict, as_json, judge
 from .experiment import Cell, Experiment, own_yaml
 from .findings import marked, tally
 from .front import front
@@ -40,17 +40,19 @@ def write(
     comments: Mapping[str, str] | None = None, figures: Collection[str] | None = None,
     verdicts: Sequence[Verdict] | None = None,
 ) -> list[Path]:  # fmt: skip
-    """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
+    """Writes `results.md` with `images/`, `results.html`, `cells.csv` and `claims.json`.
 
     `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment;
     `verdicts` are on the paper's claims, if none are given.
     """
-    page = make_page(experiments, results, comments or {}, figures, verdicts)
+    if verdicts is None:
+        verdicts = judge(experiments, results)
+    page = make_page(experiments, results, verdicts, comments or {}, figures)
     texts = {"results.md": markdown(page), "results.html": page.html()}
     for section in page.sections:
         if isinstance(section.body, Figure):
             texts[_image_path(section.body)] = standalone(section.body.panels)
-    texts["cells.csv"] = as_csv(results)
+    texts |= {"cells.csv": as_csv(results), "claims.json": as_json(verdicts)}
     for name, text in texts.items():
         write_atomic(Path(folder) / name, text.encode())
     return [Path(folder) / name for name in texts]
@@ -95,16 +97,14 @@ class Items:
 def make_page(
     experiments: Sequence[Experiment],
     results: Results,
+    verdicts: Sequence[Verdict],
     comments: Mapping[str, str],
     figures: Collection[str] | None = None,
-    verdicts: Sequence[Verdict] | None = None,
 ) -> Page:
     """Computes and draws all that the page shows; the arguments are those of `write`."""
     gallery = Gallery(results, figures)
     scales = sorted({str(each.get("scale")) for each in results.records.values()})
     flag = f" --scale {scales[0]}" if len(scales) == 1 else ""
-    if verdicts is None:
-        verdicts = judge(experiments, results)
     notes = Items([Item(note) for note in tables.substitute_notes(results)])
     stands = Stack([tables.substitutes_table(experiments, results), notes])
     sections = [Section(**_TEXTS["stands"], body=stands, key="stands", chapter="Summary")]

@@ -9,7 +9,7 @@ from ..metrics.score import Column, column_of
 from ..report.parts import ABSENT, Table, TableCell
 from .claims import Verdict
 from .experiment import Experiment, Row
-from .findings import marked
+from .findings import SIGNS, marked
 from .results import Record, Results
 
 CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
@@ -113,12 +113,13 @@ def verdict_table(verdicts: Iterable[Verdict], effects: bool = False) -> Table:
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for verdict in found:
         where = f"{', '.join(verdict.where)}: " if any(verdict.where) else ""
-        told = [where + marked(verdict.outcome), *(_effects(verdict) if effects else ())]
-        if effects and verdict.outcome == "not measured":
-            told = ["not run yet"]
-        text = "\n".join(line.replace(" ", _JOINED) for line in told)
+        told = [(where + marked(verdict.outcome)).replace(" ", _JOINED)]
+        if effects:
+            measured = verdict.outcome != "not measured"
+            told = [*told, *_effects(verdict)] if measured else ["not run yet"]
+        text = "\n".join(told)
         lines.setdefault((verdict.claim.asked, verdict.claim.says), {})[verdict.dataset] = text
-    empty = "not at this scale" if effects else ""
+    empty = ABSENT if effects else ""
     rows = [
         [TableCell(says), *(TableCell(by.get(dataset, empty)) for dataset in datasets)]
         for (_, says), by in lines.items()
@@ -139,13 +140,19 @@ def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def _effects(verdict: Verdict) -> Iterator[str]:
     """By how much the sides differ, each with its interval."""
-    pairs = {(each.about.one.label, each.about.other and each.about.other.label): each
-             for each in verdict.findings}  # fmt: skip
-    for (_, other), first in pairs.items():
-        own = [each for each in verdict.findings if each.about.other is first.about.other]
-        if len(pairs) > 1 and any(each.estimate for each in own):
-            yield f"against {other}:"
-        yield from (f"{each.about.title} {each.effect}" for each in own if each.estimate)
+    pairs = itertools.groupby(verdict.findings, lambda it: (it.about.one.label, it.about.other))
+    several = len({each.about.what for each in verdict.findings}) > len(
+        {each.about.title for each in verdict.findings}
+    )
+    for (_, other), own in pairs:
+        if several and other is not None:
+            yield f"against {other.label}:"
+        for each in own:
+            number = (
+                each.effect.removesuffix(each.about.form.unit) if each.estimate else "not run yet"
+            )
+            number = number.replace(", ", f",{_JOINED}")
+            yield f"{SIGNS[each.outcome]}{_JOINED}{each.about.title} {number}"
 
 
 def _class_notes(experiment: Experiment, results: Results) -> list[str]:
