@@ -1,7 +1,6 @@
 """The rule that decides: against SciPy, against brute force, and as often wrong as it says."""
 
 import itertools
-import math
 import sys
 
 import numpy as np

@@ -18,7 +18,8 @@ def test_the_page_of_a_grid_has_a_table_for_each_stage(tmp_path, scale):
     for task in grid.tasks(grid.experiments[:1]):
         save(kept, {**invent(task.cell, task.seed, accuracy=0.8125), "scale": scale})
     TOOL.main(["--scale", scale, "--root", str(tmp_path)])
-    page = (tmp_path / "docs" / f"results-{scale}.md").read_text()
+    name = "results" if scale == "medium" else f"results-{scale}"
+    page = (tmp_path / "docs" / f"{name}.md").read_text()
     for stage in grid.experiments:
         assert stage.title.split(",")[0] in page
     assert "81.25" in page
@@ -32,5 +33,14 @@ def test_records_are_copied_from_the_runs(tmp_path):
     task = grid.tasks(grid.experiments)[0]
     save(runs, {**invent(task.cell, task.seed), "scale": "medium"})
     page = TOOL.write_page("medium", runs, tmp_path)
-    assert page == tmp_path / "docs" / "results-medium.md"
+    assert page == tmp_path / "docs" / "results.md"
     assert list(Results.load(tmp_path / "results" / "medium").records) == [(task.cell.name, 0)]
+
+
+def test_figures_that_need_runs_stay_where_they_stood():
+    figure = "### Drawn\n\n![Drawn](images/results-small/a.svg)\n\n*As it was.*"
+    before = f"# Page\n\n## One\n\nold\n\n## Two\n\nold\n\n{figure}\n\n## Gone\n"
+    after = "# Page\n\n## One\n\nnew\n\n## Two\n\nnew\n\n## Three\n\nnew\n"
+    kept = TOOL.keep_figures(before, after)
+    assert kept == after.replace("## Three", f"{figure}\n\n## Three")
+    assert TOOL.keep_figures(kept, kept) == kept

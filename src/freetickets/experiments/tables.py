@@ -140,13 +140,14 @@ def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 def _effects(verdict: Verdict) -> Iterator[str]:
     """By how much the sides differ, each with its interval."""
-    pairs = itertools.groupby(verdict.findings, lambda it: (it.about.one.label, it.about.other))
-    several = len({each.about.what for each in verdict.findings}) > len(
-        {each.about.title for each in verdict.findings}
-    )
-    for (_, other), own in pairs:
-        if several and other is not None:
-            yield f"against {other.label}:"
+    ones = {each.about.one.label for each in verdict.findings}
+    others = {each.about.other.label for each in verdict.findings if each.about.other is not None}
+    pairs = itertools.groupby(verdict.findings, lambda it: (it.about.one, it.about.other))
+    for (one, other), own in pairs:
+        names = [one.label] if len(ones) > 1 else []
+        names += [f"against {other.label}"] if other is not None and len(others) > 1 else []
+        if names:
+            yield f"{' '.join(names)}:"
         for each in own:
             number = (
                 each.effect.removesuffix(each.about.form.unit) if each.estimate else "not run yet"

@@ -33,13 +33,13 @@ class Timing:
 
         In PyTorch's kernels only the dense network was timed: zeros make it no faster there.
         """
-        if record["method"] not in self.methods:
+        ledger, total = record["ledger"], 0.0
+        if record["method"] not in self.methods or "phases" not in ledger:
             return None
         if column == PYTORCH:
             known = {(self.of, 0.0): 1.0}
         else:
             known = {(step.model, step.sparsity): step.ratio for step in self.steps}
-        ledger, total = record["ledger"], 0.0
         for phase in ledger["phases"]:
             if (ratio := known.get((record["model"], phase["sparsity"]))) is None:
                 return None
