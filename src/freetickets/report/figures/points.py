@@ -129,7 +129,7 @@ def _paint_costs(
             marks.append(mark._replace(name=name))
             looks.append(_Looks(str(number + 1) if numbered else name, series_colour(number)))
     costs, scores = [mark.cost for mark in marks], [mark.ensemble for mark in marks]
-    right = 1.12 * max([*([1.0] if line else []), *costs])
+    right = 1.12 * (max([*([1.0] if line else []), *costs], default=0.0) or 1.0)
     several = len(marks) > 1
     front = pareto_front(costs, scores, score.higher_is_better) if several else []
     ends = [*(costs[number] for number in front), right]
