@@ -102,9 +102,8 @@ def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data
     for verdict in found:
         row = shown.rows[says.index(verdict.claim.says)]
         cell = row[list(shown.header).index(verdict.dataset)]
-        where = ", ".join(verdict.where)
-        line = f"{where}: {SIGNS[verdict.outcome]} {verdict.outcome}".replace(" ", "\xa0")
-        assert cell.text == line
+        outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}".replace(" ", "\xa0")
+        assert cell.text == f"{outcome} ({'; '.join(verdict.where)})"
 
 
 def test_effects_stand_below_their_verdict_each_with_its_own_sign():
@@ -113,7 +112,7 @@ def test_effects_stand_below_their_verdict_each_with_its_own_sign():
     table = verdict_table([verdict], effects=True)
     lines = table.rows[0][1].text.split("\n")
     assert "supported" in lines[0] or "undecided" in lines[0]
-    assert len([line for line in lines if line[0] in SIGNS.values()]) == len(verdict.findings)
+    assert len([line for line in lines if line[0] in SIGNS.values()]) == 1 + len(verdict.findings)
     assert table.row_groups == [("the paper's question", 1)]
     nothing = verdict_table(judge([MAIN], Results())[:1], effects=True)
     assert nothing.rows[0][1].text == "not run yet"

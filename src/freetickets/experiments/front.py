@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ..metrics.score import MAIN_SCORES
 from ..report.figures.points import Mark, quality_panel
-from ..report.parts import Figure, Folded, Section, Stack, Text
+from ..report.parts import Figure, Folded, Part, Section, Stack, Text
 from . import tables
 from .claims import Verdict
 from .experiment import Experiment, Row, own_yaml
@@ -17,18 +17,23 @@ _TEXTS: dict[str, dict[str, str]] = own_yaml("sections.yaml")
 
 
 def front(
-    experiments: Sequence[Experiment], results: Results, verdicts: Sequence[Verdict]
+    experiments: Sequence[Experiment], results: Results, verdicts: Sequence[Verdict], details: Part
 ) -> list[Section]:
-    """The sections that come first; the first claim is what the scale is about."""
+    """The sections that come first; the first claim is what the scale is about.
+
+    `details` stand below the table of claims.
+    """
     counts = f"Of {len(verdicts)} checks: {tally(verdict.outcome for verdict in verdicts)}."
     about = verdicts[0].claim if verdicts else None
     lines = [_headline(each, results) for each in verdicts if each.claim is about]
     texts = [*(Text(line) for line in lines if line), Text(counts, "strong")]
-    begun = {each.claim.says for each in verdicts if each.outcome != "not measured"}
-    table = tables.verdict_table((it for it in verdicts if it.claim.says in begun), effects=True)
-    later = dict.fromkeys(it.claim.says for it in verdicts if it.claim.says not in begun)
-    waiting = [Folded(f"Not run yet: {len(later)} claims", Text("; ".join(later)))] if later else []
-    found = Stack([*texts, table, *waiting])
+    begun = [each for each in verdicts if each.outcome != "not measured"]
+    says, datasets = ({each.claim.says for each in begun}, {each.dataset for each in begun})
+    shown = [it for it in verdicts if it.claim.says in says and it.dataset in datasets]
+    later = dict.fromkeys(it.claim.says for it in verdicts if it.claim.says not in says)
+    later |= dict.fromkeys(f"all of {it.dataset}" for it in verdicts if it.dataset not in datasets)
+    waiting = [Folded("Not run yet", Text("; ".join(later)))] if later else []
+    found = Stack([*texts, tables.verdict_table(shown, effects=True), *waiting, details])
     sections = [Section(**_TEXTS["found"], body=found, key="found", chapter="Summary")]
     every = [row for each in experiments for row in each.rows]
     rows = [row for row in every if row.dataset == every[0].dataset]

@@ -109,7 +109,9 @@ def make_page(
     stands = Stack([tables.substitutes_table(experiments, results), notes])
     sections = [Section(**_TEXTS["stands"], body=stands, key="stands", chapter="Summary")]
     if results.timing is not None:
-        sections = [*front(experiments, results, verdicts), *sections]
+        items = Items([_claim(each) for each in verdicts if each.outcome != "not measured"])
+        details = Folded("Every finding, with its noise", items)
+        sections = [*front(experiments, results, verdicts, details), *sections]
     else:
         counts = tally(verdict.outcome for verdict in verdicts)
         checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
@@ -121,6 +123,7 @@ def make_page(
         sections.append(
             Section(**_TEXTS["verdicts"], body=Stack(told), key="verdicts", chapter="Summary")
         )
+    told_as = "tables" if results.timing is None else "stages"
     for experiment in experiments:
         parts: list[Part] = [Text(f"freetickets reproduce {experiment.name}{flag}", "code")]
         parts += [Text(comments[experiment.name])] if experiment.name in comments else []
@@ -133,9 +136,7 @@ def make_page(
             parts.append(Folded("Notes", Items([Item(note) for note in noted])))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
         title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
-        sections.append(
-            Section(title, **_TEXTS["tables"], body=Stack(parts), key=key, chapter=kind)
-        )
+        sections.append(Section(title, **_TEXTS[told_as], body=Stack(parts), key=key, chapter=kind))
         sections += gallery.sections(experiment)
     about = "The paper's tables, measured" if results.timing is None else "What was found"
     title = f"{about} at the scale {' and '.join(scales) or 'none'}"
@@ -146,7 +147,9 @@ def make_page(
         f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation).",
         f"Made by FreeTickets {__version__}.",
     ]
-    said = filter(None, [" ".join(lead), comments.get("")])
+    said = [text for text in (" ".join(lead), comments.get("")) if text]
+    if results.timing is not None:  # what was asked comes first
+        said.reverse()
     return Page(title, "\n\n".join(said), sections)
 
 

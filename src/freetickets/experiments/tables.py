@@ -112,8 +112,8 @@ def verdict_table(verdicts: Iterable[Verdict], effects: bool = False) -> Table:
     datasets = list(dict.fromkeys(verdict.dataset for verdict in found))
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for verdict in found:
-        where = f"{', '.join(verdict.where)}: " if any(verdict.where) else ""
-        told = [(where + marked(verdict.outcome)).replace(" ", _JOINED)]
+        where = f" ({'; '.join(verdict.where)})" if any(verdict.where) else ""
+        told = [marked(verdict.outcome).replace(" ", _JOINED) + where]
         if effects:
             measured = verdict.outcome != "not measured"
             told = [*told, *_effects(verdict)] if measured else ["not run yet"]
