@@ -9,15 +9,19 @@ need the runs. What the page says besides is in results/SCALE/comments.yaml.
 """
 
 import argparse
+import json
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from freetickets.experiments.claims import judge
+from freetickets.experiments.claims import Verdict, judge
+from freetickets.experiments.experiment import Row
+from freetickets.experiments.findings import Finding
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.page import write
 from freetickets.experiments.results import Results
@@ -64,13 +68,42 @@ def write_page(scale: str, runs: Path | None, root: Path) -> Path:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text)
         kept.mkdir(parents=True, exist_ok=True)
-        for file in ("cells.csv", "claims.json"):
-            shutil.copy(made / file, kept / file)
+        shutil.copy(made / "cells.csv", kept / "cells.csv")
+        (kept / "claims.json").write_text(as_json(verdicts))
         if (made / "images").is_dir():
             if runs is not None:
                 shutil.rmtree(images, ignore_errors=True)
             shutil.copytree(made / "images", images, dirs_exist_ok=True)
     return page
+
+
+def as_json(verdicts: Iterable[Verdict]) -> str:
+    """Every finding with the cells and columns that it is about, for programs."""
+
+    def side(row: Row | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        joined = None if row.of is None else row.of.name
+        return {"cells": [cell.name for cell in row.cells], "members": row.members, "of": joined}
+
+    def finding(each: Finding) -> dict[str, Any]:
+        about, it = each.about, each.estimate
+        shown = (
+            None if it is None else [float(f"{x:.6g}") for x in (it.value, it.error, it.degrees)]
+        )
+        return {
+            "one": side(about.one), "other": side(about.other), "columns": about.columns,
+            "versus": about.versus, "claimed": about.claimed, "outcome": each.outcome,
+            "value, error, freedom": shown,
+        }  # fmt: skip
+
+    found = [
+        {"claim": it.claim.says, "dataset": it.dataset, "outcome": it.outcome,
+         "findings": [finding(each) for each in it.findings]}
+        for it in verdicts
+    ]  # fmt: skip
+    lines = (json.dumps(each).replace("Infinity", "null") for each in found)
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def keep_figures(before: str, text: str) -> str:

@@ -59,7 +59,6 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
         "results.md",
         "results.html",
         "cells.csv",
-        "claims.json",
     ]
     lines = list(csv.DictReader(io.StringIO(files[2].read_text())))
     assert len(lines) == 3 * len(needed(ALL))

@@ -1,5 +1,7 @@
 """The page of any scale is made from its records, with or without the runs."""
 
+import json
+
 import pytest
 
 from freetickets.experiments.grid import find_grid
@@ -23,6 +25,11 @@ def test_the_page_of_a_grid_has_a_table_for_each_stage(tmp_path, scale):
     for stage in grid.experiments:
         assert stage.title.split(",")[0] in page
     assert "81.25" in page
+    told = json.loads((kept / "claims.json").read_text())
+    assert [each["claim"] for each in told[:1]] == [it.says for it in grid.claims.values()][:1]
+    for each in told[:1]:  # all cells are called by their names
+        assert each["findings"][0]["one"]["cells"] == ["few-cifar10-edst"]
+        assert each["findings"][0]["columns"] == ["accuracy"]
     lines = (kept / "cells.csv").read_text().splitlines()
     assert len(lines) == 1 + len(grid.tasks(grid.experiments[:1]))
 

@@ -102,7 +102,7 @@ def _show(
         print(json.dumps(answer, indent=2))
     else:
         print_measured(experiments, results, verdicts)
-        print(f"saved in {runner.folder}: results.html, results.md, cells.csv, claims.json")
+        print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
         told = f"{len(failed)} of {cells} cells failed ({'; '.join(failed)})"
         raise FreeTicketsError(f"{told}: run the same command again to retry them")

@@ -1,10 +1,9 @@
 """Claims: what is said of a table, checked against what was measured."""
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 from ..errors import FreeTicketsError, check_known
 from ..metrics.score import column_of
@@ -14,22 +13,36 @@ from .experiment import Experiment, Row, own_yaml
 from .findings import Claimed, Comparison, Finding, Outcome, find
 from .results import Results
 
-DIVERSITY = ("diversity.disagreement", "diversity.kl")
+FIRST = "first member"  # whose name stands for that of the same ensemble
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What is said of rows, by the names of their methods or cells, in some columns."""
+class Part:
+    """Findings: rows by what they, their cells or methods are called, and what is compared."""
 
-    says: str
-    asked: str = "paper"  # who says it, or whose question it answers
     of: tuple[str, ...] = ()
-    against: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()  # without any, a method of `_Rows` has the name of the claim
+    against: tuple[str, ...] = ()  # none for a correlation over the rows of one side
+    columns: tuple[str, ...] = ()
+    mean: bool = False  # whether the mean of the columns is compared, not each
     versus: str = ""  # the column of the other side, if it is not the same
     claimed: Annotated[str, must("be a way to compare", lambda it: it in get_args(Claimed))] = (
         "more"
     )
+    datasets: tuple[str, ...] = ()  # on which it is claimed; on all if empty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Part):
+    """What is said of tables: findings of one kind, or of several that it lists."""
+
+    says: str
+    asked: str = "paper"  # who says it, or whose question it answers
+    findings: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All that it consists of."""
+        return self.findings or (self,)
 
 
 CLAIMS: dict[str, Claim] = read(dict[str, Claim], own_yaml("claims.yaml"))
@@ -71,7 +84,7 @@ def judge(
             where = []
             for each in tables:
                 rows = [row for row in each.rows if row.dataset == dataset]
-                if own := list(_Rows(results, rows).compared(name, claim)):
+                if own := list(_Rows(results, each.columns, rows).compared(claim)):
                     where.append(each.paper)
                     asked += own
             if asked:
@@ -79,154 +92,70 @@ def judge(
     return verdicts
 
 
-def as_json(verdicts: Iterable[Verdict]) -> str:
-    """Every finding with the cells and columns that it is about, for programs."""
-
-    def side(row: Row | None) -> dict[str, Any] | None:
-        if row is None:
-            return None
-        joined = None if row.of is None else row.of.name
-        return {"cells": [cell.name for cell in row.cells], "members": row.members, "of": joined}
-
-    def finding(each: Finding) -> dict[str, Any]:
-        about, it = each.about, each.estimate
-        shown = (
-            None if it is None else [float(f"{x:.6g}") for x in (it.value, it.error, it.degrees)]
-        )
-        return {
-            "one": side(about.one), "other": side(about.other), "columns": about.columns,
-            "versus": about.versus, "claimed": about.claimed, "outcome": each.outcome,
-            "value, error, freedom": shown,
-        }  # fmt: skip
-
-    found = [
-        {"claim": it.claim.says, "dataset": it.dataset, "outcome": it.outcome,
-         "findings": [finding(each) for each in it.findings]}
-        for it in verdicts
-    ]  # fmt: skip
-    lines = (json.dumps(each).replace("Infinity", "null") for each in found)
-    return "[\n" + ",\n".join(lines) + "\n]\n"
-
-
 def check_claims(claims: Mapping[str, Claim], rows: Iterable[Row]) -> None:
     """Raises if a claim is of no row, in an unknown column, or can't be checked."""
-    names = list(dict.fromkeys(_name(row) for row in rows))
-    for name, claim in claims.items():
-        for each in (*claim.of, *claim.against):
-            check_known(f"cell of the claim {name}", each, names)
-        for column in claim.columns:
+    names = {name for row in rows for name in _names(row)} | {FIRST}
+    for claim, part in ((name, part) for name, it in claims.items() for part in it.parts):
+        for each in (*part.of, *part.against):
+            check_known(f"row of the claim {claim}", each, names)
+        for column in part.columns:
             if column_of(column) is None:
-                raise FreeTicketsError(f"the claim {name} is about an unknown column {column!r}")
-        if not (claim.columns or hasattr(_Rows, name.replace("-", "_"))):
-            raise FreeTicketsError(f"the claim {name} must name columns")
+                raise FreeTicketsError(f"the claim {claim} is about an unknown column {column!r}")
+        if not (part.of and part.columns):
+            raise FreeTicketsError(f"the claim {claim} must say of which rows it is, and columns")
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of a table on one data set, and what was measured of them."""
+    """The rows of a table on one data set, its columns, and what was measured of them."""
 
     results: Results
+    columns: Sequence[str]
     rows: Sequence[Row]
 
-    def of(self, *names: str, by: str = "") -> list[Row]:
-        """The whole ensembles of some methods or cells, sorted by an option if one is named."""
-        found = [row for row in self.rows if _name(row) in names and row.members is None]
-        return sorted(found, key=lambda row: _option(row, by)) if by else found
-
-    def compare(
-        self, ones: Iterable[Row], others: Iterable[Row], columns: Iterable[str | Sequence[str]],
-        claimed: str = "more", versus: str = "",
-    ) -> Iterator[Comparison]:  # fmt: skip
-        """Each row of one side against each of the other, in each column or mean of several."""
-        for one, other, column in itertools.product(ones, others, columns):
-            several = (column,) if isinstance(column, str) else tuple(column)
-            yield Comparison(one, other, several, claimed, versus)
-
-    def compared(self, name: str, claim: Claim) -> Iterable[Comparison]:
+    def compared(self, claim: Claim) -> Iterator[Comparison]:
         """What decides a claim."""
-        if not claim.columns:
-            return getattr(self, name.replace("-", "_"))()
-        sides = self.of(*claim.of), self.of(*claim.against)
-        return self.compare(*sides, self.had(claim.columns), claim.claimed, claim.versus)
+        for part in claim.parts:
+            if part.datasets and self.rows[0].dataset not in part.datasets:
+                continue
+            if not part.against:
+                for name in part.of:
+                    if rows := self._called([name]):
+                        yield Comparison(_swept(rows), None, part.columns)
+                continue
+            had = tuple(filter(self._was_had, part.columns))
+            columns = [had] if part.mean and had else [(each,) for each in had]
+            for one, name in itertools.product(self._called(part.of), part.against):
+                others = [self._first(one)] if name == FIRST else self._called([name])
+                for other, several in itertools.product(others, columns):
+                    yield Comparison(one, other, several, part.claimed, part.versus)
 
-    def had(self, columns: Sequence[str]) -> Sequence[str]:
-        """Those of sets of unknown images that could be had; the claim is about these."""
+    def _called(self, names: Sequence[str]) -> list[Row]:
+        return [row for row in self.rows if not _names(row).isdisjoint(names)]
 
-        def is_known(column: str) -> bool:
-            return any(self.results.values(row, column) for row in self.rows)
+    def _was_had(self, column: str) -> bool:
+        """Not each data set has each set of unknown images: the claim is about those it has."""
+        if not column.startswith("ood."):
+            return True
+        known = any(self.results.values(row, column) for row in self.rows)
+        nothing = not any(self.results.seeds(cell) for row in self.rows for cell in row.cells)
+        return column in self.columns and (known or nothing)
 
-        had = [each for each in columns if not each.startswith("ood.") or is_known(each)]
-        return had or columns
-
-    def first(self, row: Row) -> Row:
+    def _first(self, row: Row) -> Row:
         """The first member of a row's ensemble alone, with the paper's numbers if it has any."""
         alone = replace(row, members=1, paper={})
         return next((r for r in self.rows if (r.cells, r.members) == (row.cells, 1)), alone)
 
-    def diversity_order(self) -> Iterator[Comparison]:
-        order = (self.of(method)[:1] for method in ("dst", "static", "edst", "ltr"))
-        for one, other in itertools.pairwise(filter(None, order)):
-            yield from self.compare(one, other, DIVERSITY)
 
-    def exploration_raises_diversity(self) -> Iterator[Comparison]:
-        edst, columns = self.of("edst"), (*DIVERSITY, "accuracy")
-        fixed = [row for row in edst if _option(row, "escape_rate") == 0]
-        yield from self.compare([row for row in edst if row not in fixed], fixed, columns)
-        yield from self.compare(self.of("dst"), self.of("static"), columns)
-
-    def ensembles_help_ood(self) -> Iterator[Comparison]:
-        columns = self.had(list(dict.fromkeys(column for row in self.rows for column in row.paper)))
-        for row in self.of("static", "dst", "edst"):
-            yield from self.compare([row], [self.first(row), *self.of("dense")], [columns])
-
-    def ensembles_help_under_attack(self) -> Iterator[Comparison]:
-        for row in self.of("static", "dst", "edst"):
-            yield from self.compare([row], [self.first(row)], ["attacks.fgsm.mean"])
-
-    def members_and_ensemble_correlate(self) -> Iterator[Comparison]:
-        for method in dict.fromkeys(row.method.name for row in self.rows):
-            points = [row for row in self.rows if row.method.name == method]
-            if not points[0].over:  # a row for each sparsity
-                over = {"sparsity": tuple(_option(row, "sparsity") for row in points)}
-                points = [replace(points[0], label=points[0].label.partition(" ")[0], over=over)]
-            yield from (Comparison(row, None, ("correlation.pearson",)) for row in points)
-
-    def size_helps_dst(self) -> Iterator[Comparison]:
-        dst = (row for row in self.rows if row.method.name == "dst")
-        sizes = sorted(dst, key=lambda row: row.members or 0)
-        for smaller, larger in itertools.pairwise((sizes[0], sizes[len(sizes) // 2], sizes[-1])):
-            yield from self.compare([larger], [smaller], ["accuracy"])
-
-    def size_costs_edst_members(self) -> Iterator[Comparison]:
-        sizes = self.of("edst", by="tickets")
-        yield from self.compare(sizes[:1], sizes[-1:], ["member_accuracy"])
-        yield from self.compare(sizes[-1:], self.of("dense"), ["accuracy"])
-
-    def sparse_test_is_cheap(self) -> Iterator[Comparison]:
-        for one, other in itertools.product(self.of("edst", "dst"), self.of("snapshot", "fge")):
-            yield from self.compare([one], [other], ["test_flops"])
-            yield from self.compare([one], [other], ["accuracy"], "not less")
-
-    def escape_rate_raises_diversity(self) -> Iterator[Comparison]:
-        rates = self.of("edst", by="escape_rate")
-        yield from self.compare(rates[-1:], rates[:1], DIVERSITY)
-        middle = min(rates, key=lambda row: abs(_option(row, "escape_rate") - 0.5))
-        others = [row for row in rates if row is not middle]
-        yield from self.compare([middle], others, ["accuracy"], "not less")
-
-    def growth_matters_little(self) -> Iterator[Comparison]:
-        edst = self.of("edst")
-        random = [row for row in edst if _option(row, "grow") == "random"]
-        for one, other in itertools.product(random, [row for row in edst if row not in random]):
-            yield from self.compare([one], [other], ["accuracy"], "alike")
-            if one.dataset == "cifar100":
-                yield from self.compare([one], [other], ["accuracy"])
+def _names(row: Row) -> set[str]:
+    """What a claim may call a row: its label; its cell without the data set, or its method."""
+    own = row.cell.removeprefix(f"{row.dataset}-")
+    return {row.label, own or row.method.name} if row.members is None else {row.label}
 
 
-def _name(row: Row) -> str:
-    """A cell's own name without that of its data set; else its method's."""
-    return row.cell.removeprefix(f"{row.dataset}-") or row.method.name
-
-
-def _option(row: Row, name: str) -> Any:
-    return row.cells[0].options[name]
+def _swept(rows: Sequence[Row]) -> Row:
+    """One row of all sparsities, where each has one of its own."""
+    first, sparsities = rows[0], tuple(row.cells[0].options["sparsity"] for row in rows)
+    if first.over:
+        return first
+    return replace(first, label=first.label.partition(" ")[0], over={"sparsity": sparsities})

@@ -21,7 +21,7 @@ from ..report.run import check_predictions_alike, read_run
 from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
-from .claims import Verdict, as_json, judge
+from .claims import Verdict, judge
 from .experiment import Cell, Experiment, own_yaml
 from .findings import marked, tally
 from .front import front
@@ -40,7 +40,7 @@ def write(
     comments: Mapping[str, str] | None = None, figures: Collection[str] | None = None,
     verdicts: Sequence[Verdict] | None = None,
 ) -> list[Path]:  # fmt: skip
-    """Writes `results.md` with `images/`, `results.html`, `cells.csv` and `claims.json`.
+    """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
     `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment;
     `verdicts` are on the paper's claims, if none are given.
@@ -52,7 +52,7 @@ def write(
     for section in page.sections:
         if isinstance(section.body, Figure):
             texts[_image_path(section.body)] = standalone(section.body.panels)
-    texts |= {"cells.csv": as_csv(results), "claims.json": as_json(verdicts)}
+    texts["cells.csv"] = as_csv(results)
     for name, text in texts.items():
         write_atomic(Path(folder) / name, text.encode())
     return [Path(folder) / name for name in texts]
