@@ -7,6 +7,7 @@ docs/reproduce.md is applied to FOLDER/results by code of its own: NumPy and Sci
 Exit code 1 if any outcome differs.
 """
 
+import csv
 import itertools
 import json
 import math
@@ -25,10 +26,12 @@ Key = tuple[str, int]
 
 
 class Scale:
-    """The records of a folder."""
+    """The records of a folder, those of its cells.csv: others came after the page was made."""
 
     def __init__(self, folder: Path) -> None:
-        paths = sorted(folder.glob("results/*/*.json"))
+        with (folder / "cells.csv").open() as file:
+            rows = [(row["cell"], row["seed"]) for row in csv.DictReader(file)]
+        paths = [folder / "results" / cell / f"{seed}.json" for cell, seed in rows]
         self.records: dict[Key, Any] = {}
         self.answers: dict[Key, Any] = {}
         for path in paths:

@@ -21,7 +21,7 @@ def test_it_names_each_score_on_the_side_where_its_interval_lies(compared):
         gap = compared.differences[best].scores[score.key]
         scale, digits = (100, 2) if score.is_share else (1, 4)
         shown = f"{scale * gap.value:+.{digits}f}"
-        at = text.index(f"{score.name} ({shown}")
+        at = text.index(f"{score.title} ({shown}")
         side = max(("better", "worse", "no different"), key=lambda word: text.rfind(word, 0, at))
         sure = gap.low > 0 or gap.high < 0
         good = (gap.value > 0) == score.higher_is_better
@@ -32,8 +32,8 @@ def test_it_tells_the_share_of_flops_and_of_seconds(compared):
     text, runs = opening(compared), {run.name: run for run in compared.runs}
     best = next(name for name in compared.differences if f"{name} is " in text)
     one, other = runs[best].ledger, compared.reference.ledger
-    assert f"it took {one.flops / other.flops:.2f}x its training FLOPs" in text
-    assert f"and {one.seconds / other.seconds:.2f}x its seconds." in text
+    assert f"it took {one.flops / other.flops:.2f}x the training FLOPs" in text
+    assert f"and {one.seconds / other.seconds:.2f}x the seconds." in text
     assert opening(replace(compared, analyses={})) == ""
 
 

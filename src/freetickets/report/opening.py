@@ -43,21 +43,22 @@ def _side(gap: Difference, score: Score) -> str:
 
 def _by_how_much(gap: Difference, score: Score) -> str:
     scale, digits, unit = (100, 2, " points") if score.is_share else (1, 4, "")
-    value, low, high = (f"{scale * it:+.{digits}f}" for it in (gap.value, gap.low, gap.high))
-    return f"{score.name} ({value}{unit}, {low} to {high})"
+    value = f"{scale * gap.value:+.{digits}f}"
+    low, high = (f"{scale * it:.{digits}f}" for it in (gap.low, gap.high))
+    return f"{score.title} ({value}{unit} [{low}, {high}])"
 
 
 def _cost(run: RunSummary, reference: RunSummary) -> str:
     ours, theirs = run.ledger, reference.ledger
-    flops = f"{ours.flops / theirs.flops:.2f}x its training FLOPs"
+    flops = f"{ours.flops / theirs.flops:.2f}x the training FLOPs"
     if not (ours.seconds > 0 and theirs.seconds > 0):
         return flops
-    return f"{flops} and {ours.seconds / theirs.seconds:.2f}x its seconds"
+    return f"{flops} and {ours.seconds / theirs.seconds:.2f}x the seconds"
 
 
 def _alone(run: RunSummary) -> str:
     shown = run.results.task.scores
-    scores = [f"{it.name} {it.text(run.results.ensemble.get(it.key))}" for it in shown]
+    scores = [f"{it.title} {it.text(run.results.ensemble.get(it.key))}" for it in shown]
     return (
         f"{run.name} scores {', '.join(scores)}, at {run.ledger.relative_flops:.2f}x the training "
         f"FLOPs of one dense model and in {run.ledger.seconds:,.0f} seconds."
