@@ -18,6 +18,7 @@ from ..experiments.grid import find_grid, grid_names
 from ..launch import launcher_from, under_torchrun
 from ..lock import hold
 from ..methods import METHODS
+from ..metrics.significance import Estimate
 
 if TYPE_CHECKING:
     from ..experiments.grid import CellTask, Grid
@@ -44,6 +45,7 @@ def run(parsed: argparse.Namespace) -> Any:
         if each.provisional:
             raise FreeTicketsError(f"{each.name} can't be trained yet: {each.provisional}")
     if parsed.cell is None:
+        Estimate(0.0, 1.0, 1.0).p()  # an extra that is missing is told now, not at the end
         progress = CellProgress(parsed.quiet)
         with hold(runner.folder, progress.line):
             for line in runner.missing_data:
