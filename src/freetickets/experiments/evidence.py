@@ -45,7 +45,7 @@ class Evidence:
         self._results = results
         self._methods = cache(self._read_methods)
         self._answers = cache(self._read_answers)
-        self._added, self._drawn = cache(self._add), cache(self._draw)
+        self._images = cache(self._read_images)
 
     def compare(
         self, one: Row, other: Row, columns: tuple[str, ...], versus: str = ""
@@ -110,38 +110,28 @@ class Evidence:
         self, one: Row, other: Row, columns: tuple[str, ...], seeds: Sequence[int]
     ) -> tuple[float, int]:
         """The variance of a difference over test images, and how many; 0 where none are kept."""
-        for find, are_means in ((self._added, True), (self._drawn, False)):
-            gaps = []
-            for seed in seeds:
-                sides = [
-                    find(row.cells[0].name, seed, columns, row.members) for row in (one, other)
-                ]
-                if sides[0] is not None and sides[1] is not None:
-                    gaps.append(sides[0] - sides[1])
-            if len(gaps) == len(seeds):
-                spread = float(np.mean(gaps, axis=0).var(ddof=1))
-                answers = self._answers(one.cells[0].name, seeds[0])
-                samples = len(gaps[0]) if are_means or answers is None else len(answers.labels)
-                return spread / (samples if are_means else 1), samples
-        return 0.0, 0
+        names = [(row.cells[0].name, row.members) for row in (one, other)]
+        pairs = [[self._images(*name, seed, columns) for name in names] for seed in seeds]
+        gaps = [mine[0] - theirs[0] for mine, theirs in pairs if mine and theirs]
+        if len(gaps) < len(seeds) or pairs[0][0] is None:
+            return 0.0, 0
+        _, samples, divisor = pairs[0][0]
+        return float(np.mean(gaps, axis=0).var(ddof=1)) / divisor, samples
 
-    def _add(
-        self, name: str, seed: int, columns: tuple[str, ...], members: int | None
-    ) -> Array | None:
-        """What each image adds to a score; None if that is no mean over images."""
+    def _read_images(
+        self, name: str, members: int | None, seed: int, columns: tuple[str, ...]
+    ) -> tuple[Array, int, int] | None:
+        """What each image adds to a score, or the score of images that are drawn again and again.
+
+        Then how many images these are, and what is to divide the variance of the values.
+        """
         if (answers := self._answers(name, seed)) is None:
             return None
-        return _mean(answers.added(column, members) for column in columns)
-
-    def _draw(
-        self, name: str, seed: int, columns: tuple[str, ...], members: int | None
-    ) -> Array | None:
-        """A score on bootstrap samples of the images, which are the same for all methods."""
-        answers = self._answers(name, seed)
-        if answers is None or members is not None:
-            return None
+        if (added := _mean(answers.added(column, members) for column in columns)) is not None:
+            return added, len(added), len(added)
         told = [(column, self._results.number(name, column, seed)) for column in columns]
-        return _mean(answers.drawn(column, value) for column, value in told)
+        drawn = _mean(answers.drawn(*each) for each in told) if members is None else None
+        return None if drawn is None else (drawn, len(answers.labels), 1)
 
     def _read_answers(self, name: str, seed: int) -> Answers | None:
         record, folder = self._results.records[name, seed], self._results.folder
