@@ -11,7 +11,7 @@ from freetickets.errors import FreeTicketsError
 from freetickets.experiments import CLAIMS, Results, load
 from freetickets.experiments.claims import Claim, check_claims, judge
 from freetickets.experiments.evidence import Evidence
-from freetickets.experiments.findings import MARGINS, Comparison, find, marked, tally
+from freetickets.experiments.findings import MARGINS, Contrast, find, marked, tally
 
 from .invented import invent_results, of_cells, results_of
 
@@ -148,7 +148,7 @@ def compared(column, mine, theirs, claimed="more"):
     given = {(EDST.cells[0], seed): {column: value} for seed, value in enumerate(mine)}
     given |= {(DENSE.cells[0], seed): {column: value} for seed, value in enumerate(theirs)}
     results = results_of(given)
-    (finding,) = find(Evidence(results), [Comparison(EDST, DENSE, (column,), claimed)])
+    (finding,) = find(Evidence(results), [Contrast(EDST, DENSE, (column,), claimed)])
     return finding
 
 
@@ -175,7 +175,7 @@ def test_other_methods_tell_more_of_the_noise_and_one_seed_is_judged_by_it():
     for seeds in (3, 1):
         if seeds == 1:
             del given[rows[3].cells[0], 1], given[rows[3].cells[0], 2]
-        about = Comparison(rows[3], rows[0], ("accuracy",))
+        about = Contrast(rows[3], rows[0], ("accuracy",))
         (finding,) = find(Evidence(results_of(given)), [about])
         pool = scores if seeds == 3 else scores[:3]
         rest = pool - pool.mean(0) - pool.mean(1)[:, None] + pool.mean()
@@ -251,9 +251,9 @@ def test_a_finding_counts_once_and_is_adjusted_for_the_others_of_its_claim():
              for row, own in zip((EDST, DENSE), numbers, strict=True)
              for seed, score in enumerate(own)}  # fmt: skip
     evidence = Evidence(results_of(given))
-    one = Comparison(EDST, DENSE, ("accuracy",))
-    other = Comparison(replace(EDST, label="the same"), DENSE, ("accuracy",))
-    nll = Comparison(EDST, DENSE, ("nll",))
+    one = Contrast(EDST, DENSE, ("accuracy",))
+    other = Contrast(replace(EDST, label="the same"), DENSE, ("accuracy",))
+    nll = Contrast(EDST, DENSE, ("nll",))
     (alone,) = find(evidence, [one, other])
     both = find(evidence, [one, other, nll])
     assert [found.about.columns for found in both] == [("accuracy",), ("nll",)]
@@ -277,7 +277,7 @@ def test_a_weak_correlation_of_six_runs_is_undecided():
     members = (0.9, 0.91, 0.89, 0.9, 0.92, 0.88)
     ensembles = (0.95, 0.94, 0.945, 0.96, 0.95, 0.94)
     results = of_cells(row.cells, member_accuracy=members, accuracy=ensembles)
-    about = Comparison(replace(row, label="EDST"), None, ("correlation.pearson",))
+    about = Contrast(replace(row, label="EDST"), None, ("correlation.pearson",))
     (finding,) = find(Evidence(results), [about])
     expected = stats.pearsonr(members, ensembles)
     low, high = expected.confidence_interval(0.95)

@@ -10,14 +10,14 @@ from ..metrics.score import column_of
 from ..reading import must, read
 from .evidence import Evidence
 from .experiment import Experiment, Row, own_yaml
-from .findings import Claimed, Comparison, Finding, Outcome, find
+from .findings import Claimed, Contrast, Finding, Outcome, find
 from .results import Results
 
 FIRST = "first member"  # whose name stands for that of the same ensemble
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Question:
     """Findings: rows by what they, their cells or methods are called, and what is compared."""
 
     of: tuple[str, ...] = ()
@@ -32,15 +32,15 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim(Part):
+class Claim(Question):
     """What is said of tables: findings of one kind, or of several that it lists."""
 
     says: str
     asked: str = "paper"  # who says it, or whose question it answers
-    findings: tuple[Part, ...] = ()
+    findings: tuple[Question, ...] = ()
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Question, ...]:
         """All that it consists of."""
         return self.findings or (self,)
 
@@ -80,7 +80,7 @@ def judge(
             rows = [row for each in experiments for row in each.rows]
             tables = [replace(experiments[0], paper="", rows=tuple(rows))]
         for dataset in dict.fromkeys(row.dataset for each in tables for row in each.rows):
-            asked: list[Comparison] = []
+            asked: list[Contrast] = []
             where = []
             for each in tables:
                 rows = [row for row in each.rows if row.dataset == dataset]
@@ -113,7 +113,7 @@ class _Rows:
     columns: Sequence[str]
     rows: Sequence[Row]
 
-    def compared(self, claim: Claim) -> Iterator[Comparison]:
+    def compared(self, claim: Claim) -> Iterator[Contrast]:
         """What decides a claim."""
         for part in claim.parts:
             if part.datasets and self.rows[0].dataset not in part.datasets:
@@ -121,14 +121,14 @@ class _Rows:
             if not part.against:
                 for name in part.of:
                     if rows := self._called([name]):
-                        yield Comparison(_swept(rows), None, part.columns)
+                        yield Contrast(_swept(rows), None, part.columns)
                 continue
             had = tuple(filter(self._was_had, part.columns))
             columns = [had] if part.mean and had else [(each,) for each in had]
             for one, name in itertools.product(self._called(part.of), part.against):
                 others = [self._first(one)] if name == FIRST else self._called([name])
                 for other, several in itertools.product(others, columns):
-                    yield Comparison(one, other, several, part.claimed, part.versus)
+                    yield Contrast(one, other, several, part.claimed, part.versus)
 
     def _called(self, names: Sequence[str]) -> list[Row]:
         return [row for row in self.rows if not _names(row).isdisjoint(names)]

@@ -43,7 +43,7 @@ _POINTS, _RATIO = Form(float, 100, "+", 2, " points"), Form(math.exp, 1, "", 2, 
 _COEFFICIENT = Form(math.tanh, 1, "", 3)
 
 
-class Comparison(NamedTuple):
+class Contrast(NamedTuple):
     """What one finding is about: two rows, or the cells of one, in a column or mean of several."""
 
     one: Row
@@ -114,7 +114,7 @@ class Comparison(NamedTuple):
 class Finding:
     """One comparison that bears on a claim, and what it decides among those of the claim."""
 
-    about: Comparison
+    about: Contrast
     outcome: Outcome = "not measured"
     estimate: Estimate | None = None  # of costs the logarithm of a ratio; None if not measured
     noise: str = ""  # what is known of its noise
@@ -169,9 +169,9 @@ def tally(outcomes: Iterable[Outcome]) -> str:
     return ", ".join(f"{counts[each]} {each}" for each in SIGNS if counts[each])
 
 
-def find(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Finding]:
+def find(evidence: Evidence, comparisons: Iterable[Contrast]) -> list[Finding]:
     """What is found of a claim: each comparison is decided once, and with the others in view."""
-    unique: dict[Any, Comparison] = {}
+    unique: dict[Any, Contrast] = {}
     for each in comparisons:
         if each.identity not in unique or each.printed() is not None:
             unique[each.identity] = each

@@ -13,7 +13,7 @@ from .claims import CLAIMS, Claim, check_claims
 from .experiment import Cell, Experiment, Needs, Row
 from .reading import experiment_names, load, read_experiment, yaml_files
 from .scales import SCALES, Scale, Substitute
-from .timing import Timing
+from .timing import StepTimes
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class _Grid:
     stages: tuple[dict[str, Any], ...]
     shared: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
-    timing: Timing | None = None
+    timing: StepTimes | None = None
     anchors: Any = None  # what aliases in the rest of the file repeat
 
 
@@ -74,7 +74,7 @@ class Grid:
     scale: Scale
     experiments: tuple[Experiment, ...]
     claims: Mapping[str, Claim] = field(default_factory=lambda: CLAIMS)
-    timing: Timing | None = None  # of the steps of its networks
+    timing: StepTimes | None = None  # of the steps of its networks
     staged: bool = False  # whether all seeds of one are trained before the next begins
 
     def choose(self, names: Sequence[str]) -> list[Experiment]:

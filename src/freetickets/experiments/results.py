@@ -18,7 +18,7 @@ from ..metrics.score import LEDGER_FACTS
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
 from .experiment import Cell, Needs, Row
-from .timing import OURS, PYTORCH, Timing
+from .timing import OURS, PYTORCH, StepTimes
 
 if TYPE_CHECKING:
     from ..evaluation.results import Evaluation
@@ -77,13 +77,13 @@ class Results:
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
     folder: Path | None = None
-    timing: Timing | None = None  # of steps, for seconds that no other work has lengthened
+    timing: StepTimes | None = None  # of steps, for seconds that no other work has lengthened
     _evaluations: dict[tuple[str, int], Evaluation] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
-    def load(cls, folder: str | Path, timing: Timing | None = None) -> Results:
+    def load(cls, folder: str | Path, timing: StepTimes | None = None) -> Results:
         """Reads all results of a scale from its folder, `<output>/<scale>`."""
         folder, records = Path(folder), {}
         for path in sorted((folder / "results").glob("*/*.json")):

@@ -21,7 +21,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Timing:
+class StepTimes:
     """What was timed for a scale."""
 
     of: str  # the network whose dense step in PyTorch is 1
