@@ -95,19 +95,15 @@ class Contrast(NamedTuple):
             return f"{_label(self.one)}: Pearson's coefficient over {len(self.one.cells)} runs"
         return f"{_label(self.one)} against {_label(self.other)}: {self.title}"
 
-    def printed(self) -> float | None:
-        """The difference by the paper's own numbers; None where it has none."""
-        sides = [self.one] if self.other is None else [self.one, self.other]
+    @property
+    def sides(self) -> list[float]:
+        """The paper's own numbers of each side; none where it has not both."""
+        rows = [self.one] if self.other is None else [self.one, self.other]
         dense = {"train_flops": 1.0}  # printed as FLOPs, of which the others are multiples
-        told = [{**(dense if row.dense_flops else {}), **row.paper} for row in sides]
+        told = [{**(dense if row.dense_flops else {}), **row.paper} for row in rows]
         if any(column not in own for own in told for column in self.columns):
-            return None
-        means = [statistics.fmean(own[column] for column in self.columns) for own in told]
-        if self.other is None:
-            return math.atanh(means[0])
-        if self.form is _RATIO:
-            return math.log(means[0] / means[1])
-        return (means[0] - means[1]) / self.form.scale  # shares are printed in per cent
+            return []
+        return [statistics.fmean(own[column] for column in self.columns) for own in told]
 
 
 @dataclass(frozen=True)
@@ -148,12 +144,14 @@ class Finding:
 
     @property
     def printed(self) -> Outcome:
-        """On which side of the claim the paper's own numbers lie."""
-        if (value := self.about.printed()) is None:
+        """On which side of the claim the paper's own numbers lie; neither, if they are equal."""
+        if not (sides := self.about.sides):
             return "not measured"
-        gain, margin = self.about.sign * value, self.about.margin + 1e-9
+        # A ratio lies on the side where the difference does; shares are printed in per cent.
+        gap = sides[0] - (sides[1] if len(sides) > 1 else 0.0)
+        gain, margin = self.about.sign * gap / self.about.form.scale, self.about.margin + 1e-9
         if self.about.claimed == "more":
-            return "supported" if gain > 0 else "contradicted"
+            return "supported" if gain > 1e-9 else "contradicted" if gain < -1e-9 else "undecided"
         near = abs(gain) if self.about.claimed == "alike" else -gain
         return "supported" if near <= margin else "contradicted"
 
@@ -173,7 +171,7 @@ def find(evidence: Evidence, comparisons: Iterable[Contrast]) -> list[Finding]:
     """What is found of a claim: each comparison is decided once, and with the others in view."""
     unique: dict[Any, Contrast] = {}
     for each in comparisons:
-        if each.identity not in unique or each.printed() is not None:
+        if each.identity not in unique or each.sides:
             unique[each.identity] = each
     findings, places = [], []
     for about in unique.values():

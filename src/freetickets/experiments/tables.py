@@ -133,9 +133,10 @@ def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
     """The claims that the paper's own numbers do not bear out, by their direction alone."""
     for verdict in verdicts:
         for each in verdict.findings:
-            if each.printed == "contradicted" and (gap := each.about.printed()) is not None:
-                shown = each.about.form.text(gap) + each.about.form.unit
-                yield f"{verdict.claim.says} ({verdict.dataset}): {each.about.what} {shown}"
+            if each.printed == "contradicted":
+                numbers = " against ".join(f"{side:g}" for side in each.about.sides)
+                where = f"{'; '.join(verdict.where)}, {verdict.dataset}"
+                yield f"{verdict.claim.says} ({where}): {each.about.what} {numbers}"
 
 
 def _effects(verdict: Verdict) -> Iterator[str]:
