@@ -13,7 +13,6 @@ import numpy.typing as npt
 from .calibration import Temperature
 from .data.npz import read_arrays, read_headers
 from .errors import FreeTicketsError, NewerFileError
-from .metrics.diversity import SAMPLE_DIVERSITY
 from .reading import Allow, Count, Natural, damaged, read_fields, types_of
 from .seal import parse_json, stamp, unstamp
 from .storage import write_atomic
@@ -126,21 +125,6 @@ class Predictions:
         }  # fmt: skip
         saved = self.info.get("temperature")
         return scores if saved is None else {**scores, "temperature": saved}
-
-    def samples(self, column: str) -> npt.NDArray[np.float64] | None:
-        """What each sample adds to a column of a run ("member_nll"), (N,), if that is a mean."""
-        kind, _, key = column.partition(".")
-        if kind == "diversity":
-            measure = SAMPLE_DIVERSITY.get(key)
-            return None if measure is None or len(self.outputs) < 2 else measure(self.members())
-        scores = {score.key: score.samples for score in self.task.scores}
-        measure_sample = scores.get(column.removeprefix("member_"))
-        if measure_sample is None:
-            return None
-        if column in scores:
-            return measure_sample(self.ensemble(), self.labels)
-        each = [measure_sample(member[None], self.labels) for member in self.members()]
-        return np.mean(each, axis=0)
 
     def adjusted(self, members: Sequence[int], temperature: Temperature | None) -> "Predictions":
         """Those of some members, at another temperature."""

@@ -17,7 +17,7 @@ def no_page(monkeypatch):
     """Writing the page is another's business; what it would be of is noted."""
     asked: list[list[str]] = []
     monkeypatch.setattr(
-        page, "write", lambda experiments, *_: asked.append([each.name for each in experiments])
+        page, "write", lambda experiments, *_, **__: asked.append([it.name for it in experiments])
     )
     return asked
 

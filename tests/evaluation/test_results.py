@@ -1,7 +1,6 @@
 """metrics.json as typed values: what is written is what is read, and each number has a name."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -155,17 +154,3 @@ def test_a_damaged_file_is_one_line_that_names_it(refused, tmp_path):
 
 def _in_shift(values, **changes):
     return {**values, "shift": {"toy-c": {**values["shift"]["toy-c"], **changes}}}
-
-
-def test_what_each_sample_adds_makes_up_the_numbers(invent):
-    saved = invent(0)
-    scores = saved.scores()
-    for key in ("accuracy", "nll"):
-        for column, expected in ((key, "ensemble"), (f"member_{key}", "member_mean")):
-            assert saved.samples(column).mean() == pytest.approx(scores[expected][key])
-    for name in ("disagreement", "kl"):
-        expected = getattr(ft.metrics, name)(saved.members())
-        assert saved.samples(f"diversity.{name}").mean() == pytest.approx(expected)
-    assert saved.samples("ece") is saved.samples("diversity.kl_one_way") is None
-    assert saved.adjusted([0], None).samples("diversity.kl") is None
-    assert replace(saved, info=saved.info).samples("seconds") is None

@@ -5,7 +5,9 @@ import statistics
 import pytest
 
 from freetickets.experiments import CLAIMS, Results, experiment_names, load
-from freetickets.experiments.claims import SIGNS, judge
+from freetickets.experiments.claims import judge
+from freetickets.experiments.findings import SIGNS
+from freetickets.experiments.grid import find_grid
 from freetickets.experiments.tables import (
     footnotes,
     measured_table,
@@ -37,7 +39,7 @@ def test_a_cell_shows_mean_deviation_and_the_papers_number():
     # One seed has no deviation, and none a dash.
     shown = measured_table(MAIN, results_of({(row.cells[0], 0): {"accuracy": values[0]}}))
     assert shown.rows[3][2].text == "96.10 [96.3]"
-    assert [cell.text for cell in shown.rows[0][1:3]] == ["–", "– [96.0]"]
+    assert [cell.text for cell in shown.rows[0][1:3]] == ["not run yet", "– [96.0]"]
     assert shown.is_numeric(2)  # a number of the paper makes no words of a dash
 
 
@@ -91,14 +93,35 @@ def test_classes_of_other_data_are_said_to_be_others():
 def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data():
     tables = [load(name) for name in experiment_names()]
     results = invent_results(tables, nothing, (1, 2))
-    found = [(table, verdict) for table in tables for verdict in judge(table, results)]
+    found = judge(tables, results)
     shown = verdict_table(found)
-    assert [row[0].text for row in shown.rows] == list(CLAIMS.values())
-    lines = [cell.text.split("\n") for row in shown.rows for cell in row[1:] if cell.text]
-    assert sum(map(len, lines)) == len(found)
-    for table, verdict in found:
-        row = shown.rows[list(CLAIMS).index(verdict.claim)]
+    says = [claim.says for claim in CLAIMS.values()]
+    assert [row[0].text for row in shown.rows] == says
+    lines = [cell.text for row in shown.rows for cell in row[1:] if cell.text]
+    assert len(lines) == len(found)  # each once, however many tables bear on it
+    for verdict in found:
+        row = shown.rows[says.index(verdict.claim.says)]
         cell = row[list(shown.header).index(verdict.dataset)]
-        line = f"{table.paper}: {SIGNS[verdict.outcome]} {verdict.outcome}".replace(" ", "\xa0")
-        assert line in cell.text.split("\n")
-        assert line in cell.html().replace("<td>", "").replace("</td>", "").split("<br>")
+        outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}".replace(" ", "\xa0")
+        assert cell.text == f"{outcome} ({'; '.join(verdict.where)})"
+
+
+def test_effects_stand_below_their_verdict_each_with_its_own_sign():
+    results = invent_results([MAIN], lambda cell, seed: {"nll": 0.2 + 0.01 * seed}, (1, 2))
+    (verdict, *_) = judge([MAIN], results)
+    table = verdict_table([verdict], effects=True)
+    lines = table.rows[0][1].text.split("\n")
+    assert "supported" in lines[0] or "undecided" in lines[0]
+    assert len([line for line in lines if line[0] in SIGNS.values()]) == 1 + len(verdict.findings)
+    assert table.row_groups == [("the paper's question", 1)]
+    nothing = verdict_table(judge([MAIN], Results())[:1], effects=True)
+    assert nothing.rows[0][1].text == "not run yet"
+
+
+def test_a_stage_shows_the_rows_that_it_is_compared_with():
+    stages = {stage.name: stage for stage in find_grid("medium").experiments}
+    shown = measured_table(stages["t2"], Results())
+    assert [title for title, _ in shown.row_groups] == ["few-cifar10", "few-cifar100"]
+    first = [row[0].text.partition(" (M")[0] for row in shown.rows]
+    assert first == ["Dense", "Dense Ensemble", "DST", "Static"] * 2
+    assert not any("AUROC" in title for title in shown.header)  # no set was had

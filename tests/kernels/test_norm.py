@@ -72,7 +72,10 @@ def test_batch_norm_and_its_gradients_are_pytorchs(
     leaves = x, bn.weight.float(), bn.bias.float()
     wanted = directions(theirs, *(leaf.double() for leaf in leaves))
     for mine, other in zip(found, wanted, strict=True):
-        assert error(mine, other) < 1e-4
+        # A gradient that is a sum over all positions may cancel by chance.
+        cancelled = other.abs().max() < 1e-3 * x[:, 0].numel()
+        assert cancelled or error(mine, other) < 1e-4
+        assert (mine - other).abs().max() < 1e-5 * x[:, 0].numel()
 
 
 def test_statistics_are_those_of_the_samples_and_a_far_mean_does_not_swallow_the_variance(error):

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from freetickets.metrics import bootstrap, disagreement, kl
-from freetickets.metrics.diversity import sample_disagreement, sample_kl
+from freetickets.metrics import bootstrap
 from freetickets.metrics.score import (
     COSTS,
     KINDS,
@@ -80,13 +79,3 @@ def test_samples_and_draws_make_up_the_score(score):
 def test_p_values_are_told_and_scores_from_files_can_not_be_computed(refused):
     assert [p_text(p) for p in (0.0004, 0.001, 0.0312, np.nan)] == ["<0.001", "0.001", "0.031", "–"]
     refused("rmse has no function to compute it with", Score("rmse", "RMSE").of_drawn, LOGS, LABELS)
-
-
-def test_diversity_is_the_mean_of_what_each_sample_adds_and_never_nan():
-    assert sample_kl(LOGS).mean() == pytest.approx(kl(LOGS), rel=1e-12)
-    assert sample_disagreement(LOGS).mean() == pytest.approx(disagreement(LOGS))
-    logs = np.array([[[0.0, -np.inf, -np.inf]] * 2, [[0.0, -np.inf, -np.inf]] * 2])
-    assert sample_kl(logs).tolist() == [0, 0]
-    logs[1, 1] = np.log([0.5, 0.5, 1e-300])
-    logs[0, 1] = [-1000.0, 0.0, -np.inf]
-    assert sample_kl(logs).tolist() == [0, np.inf]

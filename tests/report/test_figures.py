@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -32,20 +33,20 @@ def test_equal_runs_give_equal_bytes_whatever_the_users_own_settings_are(runs, p
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
-        assert cost_against_quality(runs) == panels[:2]
-    assert training_curves(runs[0], 0) == panels[4:6]
+        assert cost_against_quality(runs) == panels[:4]
+    assert training_curves(runs[0], 0) == panels[6:8]
     assert matplotlib.rcParams["svg.hashsalt"] is None  # drawing leaves no global state
     assert matplotlib.rcParams["text.parse_math"]
 
 
 def test_panels_are_sound_and_name_phases_tickets_escapes_and_the_explored_share(panels):
     assert_sound(panels)
-    for panel in panels[4:6]:
-        assert {"explore", "refine 1", "refine 2", "ticket", "escape"} <= set(texts(panel))
     for panel in panels[6:8]:
+        assert {"explore", "refine 1", "refine 2", "ticket", "escape"} <= set(texts(panel))
+    for panel in panels[8:10]:
         assert "train" in texts(panel)
         assert "escape" not in texts(panel)
-    assert ["explored" in texts(panel) for panel in (panels[5], panels[7])] == [True, False]
+    assert ["explored" in texts(panel) for panel in (panels[7], panels[9])] == [True, False]
 
 
 def test_runs_without_validation_and_several_trainings_are_drawn(write_run):
@@ -115,8 +116,9 @@ def test_scores_that_are_not_finite_are_left_out(write_run):
     some = {"members": [broken, scores(0.5)], "member_mean": broken}
     log = log_rows(validation_loss="")
     runs = read_runs([write_run("a", metrics=metrics, log=log), write_run("b", metrics=some)])
-    assert "a" not in texts(cost_against_quality(runs)[1])
-    assert "b" in texts(cost_against_quality(runs)[1])
+    for panel in cost_against_quality(runs)[2:]:  # of the NLL
+        assert "a" not in texts(panel)
+        assert "b" in texts(panel)
     for panel in (*members_and_ensembles(runs), *training_curves(runs[0])):
         ElementTree.fromstring(panel)
         assert "nan" not in panel
@@ -136,6 +138,19 @@ def test_none_beats_those_on_the_pareto_front_and_all_others_are_beaten(runs, ri
     front = pareto_front([cost for cost, _ in runs], [score for _, score in runs], rising)
     assert {runs[number] for number in front} == {run for run in runs if not beaten(*run)}
     assert [runs[number][0] for number in front] == sorted(runs[number][0] for number in front)
+
+
+def test_seconds_stand_beside_flops_where_they_are_known(runs):
+    panels = cost_against_quality(runs)
+    across = ["training FLOPs, × one dense model", "training seconds"] * 2
+    assert [title for panel in panels for title in across[:2] if title in texts(panel)] == across
+    for panel, title in zip(panels, across, strict=True):
+        assert ("one dense model" in texts(panel)) == ("FLOPs" in title)
+    untimed = [
+        replace(run, ledger=replace(run.ledger, phases=tuple(
+            replace(phase, seconds=0.0) for phase in run.ledger.phases))) for run in runs
+    ]  # fmt: skip
+    assert len(cost_against_quality(untimed)) == 2
 
 
 FRAME = (0, 0, 200, 200)

@@ -112,7 +112,7 @@ def test_a_small_page_shows_what_it_has_and_its_settings_closed(html, runs):
     assert comparison_page(runs).html() == html  # equal runs give equal pages
     outline = Outline(html)
     assert outline.texts["h1"] == ["tiny: 2 runs"]
-    assert (len(outline.texts["h2"]), outline.tags.count("svg")) == (9, 8)
+    assert (len(outline.texts["h2"]), outline.tags.count("svg")) == (9, 10)
     for text in ("member 1", "member 2", "member mean", "ensemble", "explore", "refine 2", "3,000"):
         assert f">{text}</td>" in html
     alone = comparison_page(runs[:1]).html()

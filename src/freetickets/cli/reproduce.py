@@ -18,9 +18,10 @@ from ..experiments.grid import find_grid, grid_names
 from ..launch import launcher_from, under_torchrun
 from ..lock import hold
 from ..methods import METHODS
+from ..metrics.significance import Estimate
 
 if TYPE_CHECKING:
-    from ..experiments.grid import CellTask
+    from ..experiments.grid import CellTask, Grid
     from ..experiments.runner import Runner
 
 
@@ -44,6 +45,7 @@ def run(parsed: argparse.Namespace) -> Any:
         if each.provisional:
             raise FreeTicketsError(f"{each.name} can't be trained yet: {each.provisional}")
     if parsed.cell is None:
+        Estimate(0.0, 1.0, 1.0).p()  # an extra that is missing is told now, not at the end
         progress = CellProgress(parsed.quiet)
         with hold(runner.folder, progress.line):
             for line in runner.missing_data:
@@ -55,7 +57,7 @@ def run(parsed: argparse.Namespace) -> Any:
                     command += [f"--{flag.replace('_', '-')}", str(value)]
             command += [*(["--only", *parsed.only] if parsed.only else ()), "--cell"]
             failed = runner.run_all(tasks, progress, launcher_from(parsed), command)
-            _show(experiments, runner, len(tasks), failed, parsed.json)
+            _show(grid, experiments, runner, len(tasks), failed, parsed.json)
         return None
     try:
         runner.run(next(task for task in tasks if task.name == parsed.cell))
@@ -85,20 +87,23 @@ def _check(parsed: argparse.Namespace) -> None:
 
 
 def _show(
-    experiments: list[Experiment], runner: Runner, cells: int, failed: Any, as_json: bool
-) -> None:
+    grid: Grid, experiments: list[Experiment], runner: Runner, cells: int, failed: Any,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Writes the page, and prints what was measured and what failed."""
     from ..experiments import page
+    from ..experiments.claims import judge
     from ..experiments.results import Results
     from .tables import print_measured
 
-    results = Results.load(runner.folder)
-    page.write(experiments, results, runner.folder)
+    results = Results.load(runner.folder, grid.timing)
+    verdicts = judge(experiments, results, grid.claims)
+    page.write(experiments, results, runner.folder, verdicts=verdicts)
     if as_json:
         answer = {"output": str(runner.folder), "cells": cells, "failed": failed}
         print(json.dumps(answer, indent=2))
     else:
-        print_measured(experiments, results)
+        print_measured(experiments, results, verdicts)
         print(f"saved in {runner.folder}: results.html, results.md, cells.csv")
     if failed:
         told = f"{len(failed)} of {cells} cells failed ({'; '.join(failed)})"

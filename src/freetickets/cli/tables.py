@@ -14,7 +14,7 @@ from ..config import Config
 from ..data import DatasetSpec
 from ..evaluation.results import Evaluation
 from ..experiments import Experiment
-from ..experiments.claims import judge
+from ..experiments.claims import Verdict
 from ..experiments.pricing import Price, PriceList
 from ..experiments.results import Results
 from ..experiments.tables import measured_table, verdict_table
@@ -217,16 +217,17 @@ def _comparison(title: str, names: Iterable[str], numbers: Iterable[str]) -> Tab
     return table
 
 
-def print_measured(experiments: Sequence[Experiment], results: Results) -> None:
+def print_measured(
+    experiments: Sequence[Experiment], results: Results, verdicts: Sequence[Verdict]
+) -> None:
     """Prints each experiment, the mean and deviation over seeds, and what becomes of the claims."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PAPERS_WIDTH)
     for each in experiments:
         console.print(_of_part(_title(each), measured_table(each, results)))
-    verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
     if verdicts:
-        console.print(_of_part("claims of the paper", verdict_table(verdicts)))
+        console.print(_of_part("claims", verdict_table(verdicts)))
 
 
 def _title(experiment: Experiment) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy.typing as npt
 from ..data.npz import read_arrays, read_headers
 from ..errors import DamagedFileError, FreeTicketsError
 from ..metrics.arrays import top_class
-from ..metrics.calibration import bin_sums
+from ..metrics.calibration import DEFAULT_BINS, bin_edges, bin_sums
+from ..metrics.uncertainty import auroc
 from ..predictions import Predictions
 from ..reading import damaged
 from ..seal import digest_file
@@ -24,6 +26,11 @@ Array = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]
 
 TEST = "test"  # what `unknown` calls the test images themselves
+# Scores of sets of changed images: the set, and the score.
+_PARTS = {
+    "c_accuracy": ("corruptions", "accuracy"), "c_nll": ("corruptions", "nll"),
+    "attacks.fgsm.mean": ("fgsm", "accuracy"), "attacks.pgd.mean": ("pgd", "accuracy"),
+}  # fmt: skip
 _STEPS = 65535  # of a confidence: 1/15, the width of a bin, is a whole number of them
 
 
@@ -63,6 +70,53 @@ class Answers:
             ece = np.abs(sure - right).sum() / len(confidence)
             found.append({"accuracy": correct.mean(), "nll": -logs.mean(), "ece": ece})
         return [{key: float(value) for key, value in each.items()} for each in found]
+
+    def added(self, column: str, members: int | None = None) -> Array | None:
+        """What each image adds to a column of a run, (N,); None if that is no mean over images.
+
+        Of the first `members` only one is known alone.
+        """
+        key = column.removeprefix("member_")
+        if members in (None, len(self.predicted) - 1):
+            rows = slice(None, -1) if key != column else slice(-1, None)
+        elif members == 1:
+            rows = slice(1)
+        else:
+            return None
+        if key == "diversity.disagreement":
+            pairs = list(itertools.combinations(self.predicted[:-1], 2))
+            return (
+                np.mean([a != b for a, b in pairs], axis=0) if pairs and rows.stop is None else None
+            )
+        part, name = _PARTS.get(key, (None, key))
+        of: Answers | Shifted | None = self if part is None else self.shifted.get(part)
+        if of is None or name not in ("accuracy", "nll"):
+            return None
+        values = of.correct if name == "accuracy" else -of.log_likelihood
+        versions = of.versions if isinstance(of, Shifted) else 1
+        return np.asarray(values[rows].mean(0) / versions)
+
+    def drawn(self, column: str, value: float | None, repeats: int = 1000) -> Array | None:
+        """A column of the whole run on images that are drawn again; the same ones of equal tests.
+
+        `value` is the column's own, by which it is told whether all test images were compared.
+        """
+        test, count = np.random.default_rng(0), len(self.labels)
+        if column == "ece":
+            gaps = self.correct[-1] - self.confidence[-1]
+            bins = np.searchsorted(bin_edges(DEFAULT_BINS)[1:-1], self.confidence[-1], side="left")
+            draws = (test.integers(0, count, count) for _ in range(repeats))
+            sums = (np.bincount(bins[draw], weights=gaps[draw]) for draw in draws)
+            return np.array([np.abs(each).sum() / count for each in sums])
+        kind, _, name = column.partition(".")
+        name, _, score = name.partition(".")
+        if kind != "ood" or score != "auroc" or name not in self.unknown or value is None:
+            return None
+        inside, outside = (self.unknown[of]["max_probability"] for of in (TEST, name))
+        for known in (inside, inside[: len(outside)]):
+            if abs(auroc(known, outside) - value) < 1e-3:
+                return _drawn_areas(known, outside, test, repeats)
+        return None
 
     @classmethod
     def collect(cls, folder: Path) -> Answers:
@@ -155,6 +209,22 @@ def _said(saved: Predictions) -> tuple[Classes, Array, Array]:
     at = np.arange(len(saved.labels)), saved.labels
     logs = np.stack([row[0][at] for row in rows])
     return np.stack(tops), np.stack(confidences), np.minimum(logs, 0.0)
+
+
+def _drawn_areas(inside: Array, outside: Array, test: Any, repeats: int) -> Array:
+    """AUROCs of drawn images, from how many of them lie at each level of novelty."""
+    others = np.random.default_rng(1)
+    levels, where = np.unique(np.concatenate([inside, outside]), return_inverse=True)
+    sides = (test, where[: len(inside)]), (others, where[len(inside) :])
+    found = []
+    for _ in range(repeats):
+        known, unknown = (
+            np.bincount(at[rng.integers(0, len(at), len(at))], minlength=len(levels))
+            for rng, at in sides
+        )
+        below = np.cumsum(known) - known / 2
+        found.append(below @ unknown / (len(inside) * len(outside)))
+    return np.array(found)
 
 
 def _summed(parts: list[Predictions]) -> Shifted:

@@ -126,6 +126,7 @@ class Experiment:
     claims: tuple[str, ...] = ()  # what the paper concludes from it, keys of `CLAIMS`
     seeds: Count = 1  # trainings of each cell, at a scale that can't pay for more
     notes: tuple[str, ...] = ()  # where the paper is silent or contradicts itself; what was decided
+    beside: tuple[Row, ...] = ()  # of earlier stages, which its table shows once more
     provisional: str = ""  # why it can't be trained yet; empty if it can
     rows: tuple[Row, ...]
 

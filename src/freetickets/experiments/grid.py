@@ -3,15 +3,17 @@
 A scale trains the paper's experiments, or stages of its own in `grids/`, one after the other.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import FreeTicketsError, UnknownNameError, check_known
 from ..reading import parse_yaml, read
-from .experiment import Cell, Experiment, Needs
+from .claims import CLAIMS, Claim, check_claims
+from .experiment import Cell, Experiment, Needs, Row
 from .reading import experiment_names, load, read_experiment, yaml_files
 from .scales import SCALES, Scale, Substitute
+from .timing import StepTimes
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class _Grid:
     substitutes: dict[str, Substitute]
     stages: tuple[dict[str, Any], ...]
     shared: dict[str, Any] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    timing: StepTimes | None = None
     anchors: Any = None  # what aliases in the rest of the file repeat
 
 
@@ -69,6 +73,8 @@ class Grid:
 
     scale: Scale
     experiments: tuple[Experiment, ...]
+    claims: Mapping[str, Claim] = field(default_factory=lambda: CLAIMS)
+    timing: StepTimes | None = None  # of the steps of its networks
     staged: bool = False  # whether all seeds of one are trained before the next begins
 
     def choose(self, names: Sequence[str]) -> list[Experiment]:
@@ -109,17 +115,20 @@ def parse_grid(text: str, name: str) -> Grid:
     try:
         told: _Grid = read(_Grid, values)
         stages: list[Experiment] = []
-        known: dict[str, Cell] = {}
+        known: dict[str, Row] = {}
         for each in told.stages:
             shared = {"paper": str(each.get("name", "")).upper(), "latex": "", **told.shared}
             stages.append(read_experiment({**shared, **each}, told.substitutes, known))
-            own = [cell for row in stages[-1].rows for cell in row.cells]
-            for cell in own:
-                if known.setdefault(cell.name, cell) != cell or own.count(cell) > 1:
+            own = [(cell, row) for row in stages[-1].rows for cell in row.cells]
+            for cell, row in own:
+                earlier = known.setdefault(cell.name, row)
+                if cell not in earlier.cells or [it for it, _ in own].count(cell) > 1:
                     raise FreeTicketsError(f"two cells are called {cell.name}")
         if not stages:
             raise FreeTicketsError("stages must not be empty")
+        check_claims(told.claims, known.values())
     except FreeTicketsError as error:
         raise FreeTicketsError(f"{name}: {error}") from error
     most = max(stage.seeds for stage in stages)
-    return Grid(Scale(name, told.summary, told.substitutes, most), tuple(stages), staged=True)
+    scale = Scale(name, told.summary, told.substitutes, most)
+    return Grid(scale, tuple(stages), told.claims, told.timing, staged=True)

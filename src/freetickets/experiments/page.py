@@ -21,8 +21,10 @@ from ..report.run import check_predictions_alike, read_run
 from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
-from .claims import Verdict, judge, marked, tally
+from .claims import Verdict, judge
 from .experiment import Cell, Experiment, own_yaml
+from .findings import marked, tally
+from .front import front
 from .reading import PARTS
 from .results import Results, as_csv
 from .scales import SCALES
@@ -36,12 +38,16 @@ _TEXTS: dict[str, dict[str, str]] = own_yaml("sections.yaml")
 def write(
     experiments: Sequence[Experiment], results: Results, folder: str | Path,
     comments: Mapping[str, str] | None = None, figures: Collection[str] | None = None,
+    verdicts: Sequence[Verdict] | None = None,
 ) -> list[Path]:  # fmt: skip
     """Writes `results.md` with `images/`, `results.html` and `cells.csv`.
 
-    `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment.
+    `figures`, keys of `PARTS`, are drawn of runs that are there; `comments` are by experiment;
+    `verdicts` are on the paper's claims, if none are given.
     """
-    page = make_page(experiments, results, comments or {}, figures)
+    if verdicts is None:
+        verdicts = judge(experiments, results)
+    page = make_page(experiments, results, verdicts, comments or {}, figures)
     texts = {"results.md": markdown(page), "results.html": page.html()}
     for section in page.sections:
         if isinstance(section.body, Figure):
@@ -91,6 +97,7 @@ class Items:
 def make_page(
     experiments: Sequence[Experiment],
     results: Results,
+    verdicts: Sequence[Verdict],
     comments: Mapping[str, str],
     figures: Collection[str] | None = None,
 ) -> Page:
@@ -98,34 +105,41 @@ def make_page(
     gallery = Gallery(results, figures)
     scales = sorted({str(each.get("scale")) for each in results.records.values()})
     flag = f" --scale {scales[0]}" if len(scales) == 1 else ""
-    verdicts = [(each, verdict) for each in experiments for verdict in judge(each, results)]
-    counts = tally(verdict.outcome for _, verdict in verdicts)
-    checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
     notes = Items([Item(note) for note in tables.substitute_notes(results)])
-    summary = {
-        "stands": Stack([tables.substitutes_table(experiments, results), notes]),
-        "verdicts": Stack([Text(checks, "strong"), tables.verdict_table(verdicts)]),
-    }
-    sections = [
-        Section(**_TEXTS[key], body=body, key=key, chapter="Summary")
-        for key, body in summary.items()
-    ]
+    stands = Stack([tables.substitutes_table(experiments, results), notes])
+    sections = [Section(**_TEXTS["stands"], body=stands, key="stands", chapter="Summary")]
+    if results.timing is not None:
+        items = Items([_claim(each) for each in verdicts if each.outcome != "not measured"])
+        details = Folded("Every finding, with its noise", items)
+        sections = [*front(experiments, results, verdicts, details), *sections]
+    else:
+        counts = tally(verdict.outcome for verdict in verdicts)
+        checks = f"Of {len(verdicts)} checks: {counts}." if verdicts else "No claim was checked."
+        told: list[Part] = [Text(checks, "strong"), tables.verdict_table(verdicts)]
+        if against := [Item(text) for text in tables.printed_against(verdicts)]:
+            told.append(
+                Folded("Where the paper's own numbers lie on the other side", Items(against))
+            )
+        sections.append(
+            Section(**_TEXTS["verdicts"], body=Stack(told), key="verdicts", chapter="Summary")
+        )
+    told_as = "tables" if results.timing is None else "stages"
     for experiment in experiments:
         parts: list[Part] = [Text(f"freetickets reproduce {experiment.name}{flag}", "code")]
         parts += [Text(comments[experiment.name])] if experiment.name in comments else []
         parts.append(tables.measured_table(experiment, results))
-        if own := [verdict for each, verdict in verdicts if each is experiment]:
+        # One that several tables bear on stands below the first.
+        if own := [verdict for verdict in verdicts if verdict.where[:1] == (experiment.paper,)]:
             counts = tally(verdict.outcome for verdict in own)
             parts.append(Folded(f"Claims: {counts}", Items([_claim(each) for each in own])))
-        if told := tables.footnotes(experiment, results):
-            parts.append(Folded("Notes", Items([Item(note) for note in told])))
+        if noted := tables.footnotes(experiment, results):
+            parts.append(Folded("Notes", Items([Item(note) for note in noted])))
         kind = "Figures" if experiment.paper.startswith("Figure") else "Tables"
         title, key = f"{experiment.paper}: {experiment.title}", f"result-{experiment.name}"
-        sections.append(
-            Section(title, **_TEXTS["tables"], body=Stack(parts), key=key, chapter=kind)
-        )
+        sections.append(Section(title, **_TEXTS[told_as], body=Stack(parts), key=key, chapter=kind))
         sections += gallery.sections(experiment)
-    title = f"The paper's tables, measured at the scale {' and '.join(scales) or 'none'}"
+    about = "The paper's tables, measured" if results.timing is None else "What was found"
+    title = f"{about} at the scale {' and '.join(scales) or 'none'}"
     hours = tables.total_hours(results.records.values())
     lead = [
         *(f"Scale {name}: {SCALES[name].summary}." for name in scales if name in SCALES),
@@ -133,14 +147,16 @@ def make_page(
         f"({hours[0]:.2f} of training, {hours[1]:.2f} of evaluation).",
         f"Made by FreeTickets {__version__}.",
     ]
-    said = filter(None, [" ".join(lead), comments.get("")])
+    said = [text for text in (" ".join(lead), comments.get("")) if text]
+    if results.timing is not None:  # what was asked comes first
+        said.reverse()
     return Page(title, "\n\n".join(said), sections)
 
 
 def _claim(verdict: Verdict) -> Item:
     """A claim with the differences that decide it."""
     below = [Item(each.text, marked(each.outcome)) for each in verdict.findings]
-    return Item(f"{verdict.statement} ({verdict.dataset})", marked(verdict.outcome), below)
+    return Item(f"{verdict.claim.says} ({verdict.dataset})", marked(verdict.outcome), below)
 
 
 # --- the page as Markdown, as GitHub shows it
@@ -152,17 +168,25 @@ def markdown(page: Page) -> str:
     for title in (section.title for section in page.sections if section.key):
         anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")  # as GitHub makes it
         contents += f"- [{_plain(title)}](#{anchor})\n"
-    blocks = [f"# {_plain(page.title)}", _plain(page.lead), "## Contents", contents]
-    for section in page.sections:
-        title, caption = _plain(section.title), _plain(section.caption)
-        if isinstance(section.body, Figure):
-            blocks += [f"### {title}", f"![{title}]({_image_path(section.body)})", f"*{caption}*"]
-        elif isinstance(section.body, Stack):
-            blocks.append(f"## {title}")
-            for part in section.body.parts:
-                blocks += _blocks(part)
-                blocks += [caption] if isinstance(part, Table) else []
+    summary = [each for each in page.sections if each.chapter == "Summary"]
+    others = [each for each in page.sections if each.chapter != "Summary"]
+    blocks = [f"# {_plain(page.title)}", _plain(page.lead)]
+    for section in summary:
+        blocks += _section(section)
+    blocks += ["## Contents", contents]
+    for section in others:
+        blocks += _section(section)
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    title, caption = _plain(section.title), _plain(section.caption)
+    if isinstance(section.body, Figure):
+        return [f"### {title}", f"![{title}]({_image_path(section.body)})", f"*{caption}*"]
+    blocks = [f"## {title}"]
+    for part in section.body.parts if isinstance(section.body, Stack) else ():
+        blocks += [*_blocks(part), *([caption] if isinstance(part, Table) else ())]
+    return blocks
 
 
 def _blocks(part: Part) -> list[str]:

@@ -44,6 +44,7 @@ class _Experiment(Experiment):
     """What a file says of an experiment."""
 
     rows: tuple[dict[str, Any], ...]  # type: ignore[assignment]
+    beside: tuple[str, ...] = ()  # type: ignore[assignment]
     dataset: str | None = None  # of all rows that don't say another
     model: str | None = None
 
@@ -85,15 +86,16 @@ def parse(text: str, source: str = "experiment") -> Experiment:
 
 
 def read_experiment(
-    values: Any, datasets: Collection[str], known: Mapping[str, Cell] | None = None
+    values: Any, datasets: Collection[str], earlier: Mapping[str, Row] | None = None
 ) -> Experiment:
-    """Makes an experiment of what its YAML says; its rows may be of cells that are `known`."""
+    """Makes an experiment of what its YAML says, which may name `earlier` rows by their cells."""
     told: _Experiment = read(_Experiment, values)
     _check_columns(told.columns)
     _check_known("part of a report", told.figures, PARTS)
     _check_known("claim", told.claims, CLAIMS)
     shared = {key: values[key] for key in ("dataset", "model") if key in values}
-    known, rows = dict(known or {}), []
+    named, rows = dict(earlier or {}), []
+    known = {name: row.cells[0] for name, row in named.items()}
     for each in told.rows:
         row = {**shared, **each}
         try:
@@ -104,7 +106,9 @@ def read_experiment(
     if not rows:
         raise FreeTicketsError("rows must not be empty")
     _check_known("corrected column", told.corrected, told.columns)
-    return Experiment(**{**_alike(Experiment, told), "rows": tuple(rows)})
+    _check_known("earlier cell", told.beside, named)
+    beside = tuple(named[name] for name in told.beside)
+    return Experiment(**{**_alike(Experiment, told), "rows": tuple(rows), "beside": beside})
 
 
 def _row(

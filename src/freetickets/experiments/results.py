@@ -18,6 +18,7 @@ from ..metrics.score import LEDGER_FACTS
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
 from .experiment import Cell, Needs, Row
+from .timing import OURS, PYTORCH, StepTimes
 
 if TYPE_CHECKING:
     from ..evaluation.results import Evaluation
@@ -76,12 +77,13 @@ class Results:
 
     records: Mapping[tuple[str, int], Record] = field(default_factory=dict)
     folder: Path | None = None
+    timing: StepTimes | None = None  # of steps, for seconds that no other work has lengthened
     _evaluations: dict[tuple[str, int], Evaluation] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
-    def load(cls, folder: str | Path) -> Results:
+    def load(cls, folder: str | Path, timing: StepTimes | None = None) -> Results:
         """Reads all results of a scale from its folder, `<output>/<scale>`."""
         folder, records = Path(folder), {}
         for path in sorted((folder / "results").glob("*/*.json")):
@@ -92,7 +94,7 @@ class Results:
             if path != record_path(folder, cell, seed):
                 raise FreeTicketsError(f"{path} is of another cell or seed {key}: {again}")
             records[key] = record
-        return cls(records, folder)
+        return cls(records, folder, timing)
 
     def get(self, cell: Cell, seed: int) -> Record | None:
         """What was measured of a cell; None if nothing was."""
@@ -111,7 +113,8 @@ class Results:
         """A number of a row; None where it was not measured."""
         if column.startswith("correlation."):
             return self._correlation(row.cells, column, seed)
-        return self._value(row.cells[0], column, seed, row.members) if len(row.cells) == 1 else None
+        several = len(row.cells) > 1
+        return None if several else self.number(row.cells[0].name, column, seed, row.members)
 
     def by_seed(self, row: Row, column: str) -> dict[int, float]:
         """A number of a row for each seed that it was measured with."""
@@ -123,18 +126,19 @@ class Results:
         """The same numbers alone, in the order of the seeds."""
         return list(self.by_seed(row, column).values())
 
-    def _value(
-        self, cell: Cell, column: str, seed: int, members: int | None = None
-    ) -> float | None:
-        if (record := self.get(cell, seed)) is None:
+    def number(self, cell: str, column: str, seed: int, members: int | None = None) -> float | None:
+        """A number of a cell, or of its first `members`; None where it was not measured."""
+        if (record := self.records.get((cell, seed))) is None:
             return None
-        if (key := (cell.name, seed)) not in self._evaluations:
+        if column in (OURS, PYTORCH):
+            return None if self.timing is None else self.timing.seconds(record, column)
+        if (key := (cell, seed)) not in self._evaluations:
             self._evaluations[key] = evaluation_of(record)
         return value_of(record, column, members, self._evaluations[key])
 
     def _correlation(self, cells: Sequence[Cell], column: str, seed: int) -> float | None:
         sides = [
-            [value for each in cells if (value := self._value(each, score, seed)) is not None]
+            [value for each in cells if (value := self.number(each.name, score, seed)) is not None]
             for score in ("member_accuracy", "accuracy")
         ]
         if len(cells) < 3 or any(len(side) < len(cells) or len({*side}) < 2 for side in sides):

@@ -3,12 +3,13 @@
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..metrics.score import Column, column_of
 from ..report.parts import ABSENT, Table, TableCell
-from .claims import CLAIMS, Verdict, marked
+from .claims import Verdict
 from .experiment import Experiment, Row
+from .findings import SIGNS, marked
 from .results import Record, Results
 
 CORRECTED, UNDERIVABLE, STARRED = "†", "‡", "*"
@@ -22,22 +23,31 @@ _DIGITS = {
 
 def measured_table(experiment: Experiment, results: Results) -> Table:
     """A table of the paper with our own numbers, and the paper's in brackets."""
-    columns = [_column(key) for key in experiment.columns]
+    order = list(dict.fromkeys(row.dataset for row in experiment.rows))
+    shown = sorted([*experiment.beside, *experiment.rows], key=lambda row: order.index(row.dataset))
+    columns = [_column(key) for key in experiment.columns if _is_shown(key, shown, results)]
     rows = []
-    for row in experiment.rows:
+    for row in shown:
         label = row.label.replace(") (", f"){_JOINED}(")
         label += f"{_JOINED}{STARRED}" if row.starred else ""
         # Not all numbers are measured of every run: how many seeds each has at least.
         counts = [len(values) for key in experiment.columns if (values := results.values(row, key))]
-        seeds = TableCell(str(min(counts)), min(counts)) if counts else TableCell(ABSENT)
+        seeds = TableCell(str(min(counts)), min(counts)) if counts else TableCell("not run yet")
         rows.append([TableCell(label), seeds, *(_cell(results, row, each) for each in columns)])
     plain = ("tickets", "sparsity")
     arrows = ["" if column.key in plain else _JOINED + column.arrow for column in columns]
     titles = [column.title + arrow for column, arrow in zip(columns, arrows, strict=True)]
-    groups = itertools.groupby(row.dataset for row in experiment.rows)
+    groups = itertools.groupby(row.dataset for row in shown)
     datasets = [(name, len(list(alike))) for name, alike in groups]
     row_groups = datasets if len(datasets) > 1 else ()
     return Table(["method", "seeds", *titles], rows, row_groups=row_groups)
+
+
+def _is_shown(key: str, rows: Sequence[Row], results: Results) -> bool:
+    """Whether a column has anything to show: not each data set has each set of unknown images."""
+    return not key.startswith("ood.") or any(
+        key in row.paper or results.values(row, key) for row in rows
+    )
 
 
 def footnotes(experiment: Experiment, results: Results) -> list[str]:
@@ -96,19 +106,55 @@ def substitute_notes(results: Results) -> list[str]:
     return sorted({f"{dataset}: {note}" for dataset, notes in told for note in notes})
 
 
-def verdict_table(verdicts: Iterable[tuple[Experiment, Verdict]]) -> Table:
-    """All claims, each with where it was checked and what came out."""
+def verdict_table(verdicts: Iterable[Verdict], effects: bool = False) -> Table:
+    """All claims, each with where it was checked and what came out; with effects, by how much."""
     found = list(verdicts)
-    datasets = list(dict.fromkeys(verdict.dataset for _, verdict in found))
-    lines: dict[str, dict[str, list[str]]] = {}
-    for experiment, verdict in sorted(found, key=lambda each: list(CLAIMS).index(each[1].claim)):
-        line = f"{experiment.paper}: {marked(verdict.outcome)}".replace(" ", _JOINED)
-        lines.setdefault(verdict.statement, {}).setdefault(verdict.dataset, []).append(line)
-    texts = [
-        [statement, *("\n".join(where.get(dataset, ())) for dataset in datasets)]
-        for statement, where in lines.items()
+    datasets = list(dict.fromkeys(verdict.dataset for verdict in found))
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for verdict in found:
+        where = f" ({'; '.join(verdict.where)})" if any(verdict.where) else ""
+        told = [marked(verdict.outcome).replace(" ", _JOINED) + where]
+        if effects:
+            measured = verdict.outcome != "not measured"
+            told = [*told, *_effects(verdict)] if measured else ["not run yet"]
+        text = "\n".join(told)
+        lines.setdefault((verdict.claim.asked, verdict.claim.says), {})[verdict.dataset] = text
+    empty = ABSENT if effects else ""
+    rows = [
+        [TableCell(says), *(TableCell(by.get(dataset, empty)) for dataset in datasets)]
+        for (_, says), by in lines.items()
     ]
-    return Table(["claim", *datasets], [[TableCell(text) for text in row] for row in texts])
+    groups = itertools.groupby(asked for asked, _ in lines)
+    asking = [(f"the {asked}'s question", len(list(alike))) for asked, alike in groups]
+    return Table(["claim", *datasets], rows, row_groups=asking if effects else ())
+
+
+def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """The claims that the paper's own numbers do not bear out, by their direction alone."""
+    for verdict in verdicts:
+        for each in verdict.findings:
+            if each.printed == "contradicted":
+                numbers = " against ".join(f"{side:g}" for side in each.about.sides)
+                where = f"{'; '.join(verdict.where)}, {verdict.dataset}"
+                yield f"{verdict.claim.says} ({where}): {each.about.what} {numbers}"
+
+
+def _effects(verdict: Verdict) -> Iterator[str]:
+    """By how much the sides differ, each with its interval."""
+    ones = {each.about.one.label for each in verdict.findings}
+    others = {each.about.other.label for each in verdict.findings if each.about.other is not None}
+    pairs = itertools.groupby(verdict.findings, lambda it: (it.about.one, it.about.other))
+    for (one, other), own in pairs:
+        names = [one.label] if len(ones) > 1 else []
+        names += [f"against {other.label}"] if other is not None and len(others) > 1 else []
+        if names:
+            yield f"{' '.join(names)}:"
+        for each in own:
+            number = (
+                each.effect.removesuffix(each.about.form.unit) if each.estimate else "not run yet"
+            )
+            number = number.replace(", ", f",{_JOINED}")
+            yield f"{SIGNS[each.outcome]}{_JOINED}{each.about.title} {number}"
 
 
 def _class_notes(experiment: Experiment, results: Results) -> list[str]:

@@ -75,23 +75,6 @@ def kl_matrix(log_probs: npt.ArrayLike) -> Array:
     return np.where(ruled_out, np.inf, found)
 
 
-def sample_kl(logs: Array) -> Array:
-    """What each sample adds to `kl`, (N,): the mean over ordered pairs, which may be infinite."""
-    members = len(logs)
-    out = np.isneginf(logs)
-    finite = np.where(out, 0.0, logs)  # 0 log 0 is 0
-    probs = np.exp(logs)
-    own = members * np.einsum("mnc,mnc->n", probs, finite)
-    crossed = np.einsum("nc,nc->n", probs.sum(axis=0), finite.sum(axis=0))
-    found: Array = np.maximum(own - crossed, 0.0) / (members * (members - 1))
-    ruled_out = (out.any(axis=0) & ~out.all(axis=0)).any(axis=-1)
-    return np.where(ruled_out, np.inf, found)
-
-
-# Measures of diversity that are means of what each sample adds, (N,), by their keys.
-SAMPLE_DIVERSITY = {"disagreement": sample_disagreement, "kl": sample_kl}
-
-
 def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> float:
     """KL(softmax(a) || softmax(b)) over the channels of two feature maps, in nats.
 

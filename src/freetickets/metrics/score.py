@@ -180,6 +180,8 @@ _COLUMNS = {
         *(Column(s.key, s.short, s.form, s.higher_is_better) for s in MAIN_SCORES),
         *(column for kind in KINDS for column in columns_of_kind(kind)),
         *COSTS,
+        Column("seconds_ours", "seconds, our kernels", ".2f"),
+        Column("seconds_pytorch", "seconds, PyTorch", ".2f"),
         Column("tickets", "M", "g", True),
         Column("sparsity", "S", ".2f", True),
         Column("diversity.disagreement", "disagreement", ".4f", True),

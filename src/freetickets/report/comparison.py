@@ -5,6 +5,7 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,15 @@ class Comparison:
         """Analyses runs; see `find_reference` for the reference."""
         analyses = {run.name: analysis for run in runs if (analysis := analyse(run)) is not None}
         return cls(runs, find_reference(runs, reference), analyses)
+
+    @cached_property
+    def differences(self) -> dict[str, Differences]:
+        """How each run differs from the reference, of those whose predictions are saved."""
+        others = dict(self.analyses)
+        if (base := others.pop(self.reference.name, None)) is None:
+            return {}
+        found = others.items()
+        return {name: differences(it.ensemble, base.ensemble, base.labels) for name, it in found}
 
     @property
     def results(self) -> dict[str, Evaluation]:

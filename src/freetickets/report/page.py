@@ -10,6 +10,7 @@ from importlib import resources
 from .. import __version__
 from .comparison import Comparison
 from .figures.drawing import css_variables
+from .opening import opening
 from .parts import Section
 from .run import RunSummary
 from .sections import make_all
@@ -33,7 +34,7 @@ class Page:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         return template.format(
             title=escape(self.title),
-            lead=escape(self.lead),
+            lead=escape(self.lead).replace("\n\n", "</p>\n<p>"),
             contents=_contents(self.sections),
             sections="\n".join(section.html() for section in self.sections),
             digest=digest,
@@ -70,5 +71,6 @@ def comparison_page(runs: Sequence[RunSummary], reference: str | None = None) ->
             f" The task, {first.task.name}, has no classes: confidence, diversity, corruptions, "
             "unknown samples and attacks, which are scored by classes, are left out."
         )
+    lead = f"{opening(comparison)}\n\n{lead}".strip()
     lead = f"{lead} Made by FreeTickets {__version__}."
     return Page(f"{first.dataset}: {count}", lead, make_all(comparison))

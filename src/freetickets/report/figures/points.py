@@ -78,37 +78,63 @@ def _name_points(
         axes.annotate(label, point, offset, textcoords="offset points", ha=side, **style)
 
 
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
+    """What a method cost, and how good its members and their ensemble are."""
+
     name: str
-    label: str
-    shade: str
     cost: float
     mean: float
     ensemble: float
 
 
 def cost_against_quality(runs: Sequence[RunSummary]) -> list[str]:
-    """One panel a score: training FLOPs across, ensemble and members' mean up, and their front."""
+    """Each score against training FLOPs, and beside it against seconds where these are known."""
     panels: list[str] = []
-    for score in runs[0].results.task.scores[:2]:
-        what = f"{score.name} against training FLOPs of {len(runs)} runs"
-        with draw.panel(panels, f"cost-{score.key}", what, 3.3) as (figure, axes):
-            _paint_costs(figure, axes, runs, score)
+    sides = [("training FLOPs, × one dense model", "one dense model", "relative_flops")]
+    if any(run.ledger.seconds > 0 for run in runs):
+        sides.append(("training seconds", "", "seconds"))
+    for score, (title, line, fact) in itertools.product(runs[0].results.task.scores[:2], sides):
+        key, results = score.key, [run.results for run in runs]
+        costs = [getattr(run.ledger, fact) for run in runs]
+        marks = [
+            Mark(run.name, cost, it.member_mean[key], it.ensemble[key])
+            for run, cost, it in zip(runs, costs, results, strict=True)
+        ]
+        panels.append(quality_panel(marks, score, title, line))
     return panels
 
 
+def quality_panel(marks: Sequence[Mark], score: Score, title: str, line: str = "") -> str:
+    """One score against one cost, with the front; `line` is what a cost of 1 is called."""
+    panels: list[str] = []
+    what = f"{score.name} against {title} of {len(marks)} runs"
+    with draw.panel(panels, f"cost-{score.key}", what, 3.3) as (figure, axes):
+        _paint_costs(figure, axes, marks, score, title, line)
+    return panels[0]
+
+
+class _Looks(NamedTuple):
+    label: str
+    shade: str
+
+
 def _paint_costs(
-    figure: draw.Figure, axes: draw.Axes, runs: Sequence[RunSummary], score: Score
+    figure: draw.Figure,
+    axes: draw.Axes,
+    given: Sequence[Mark],
+    score: Score,
+    title: str,
+    line: str,
 ) -> None:
-    grey, numbered, marks = colour("muted"), len(runs) > _MOST_NAMED, []
-    names = draw.shorten_all([run.name for run in runs], 20 if numbered else 24)
-    for number, (name, run) in enumerate(zip(names, runs, strict=True)):
-        mean, together = run.results.member_mean[score.key], run.results.ensemble[score.key]
-        label, cost = str(number + 1) if numbered else name, run.ledger.relative_flops
-        if math.isfinite(together):
-            marks.append(_Mark(name, label, series_colour(number), cost, mean, together))
+    grey, numbered = colour("muted"), len(given) > _MOST_NAMED
+    names = draw.shorten_all([mark.name for mark in given], 20 if numbered else 24)
+    marks, looks = [], []
+    for number, (name, mark) in enumerate(zip(names, given, strict=True)):
+        if math.isfinite(mark.ensemble):
+            marks.append(mark._replace(name=name))
+            looks.append(_Looks(str(number + 1) if numbered else name, series_colour(number)))
     costs, scores = [mark.cost for mark in marks], [mark.ensemble for mark in marks]
-    right = 1.12 * max([1.0, *costs])
+    right = 1.12 * (max([*([1.0] if line else []), *costs], default=0.0) or 1.0)
     several = len(marks) > 1
     front = pareto_front(costs, scores, score.higher_is_better) if several else []
     ends = [*(costs[number] for number in front), right]
@@ -117,30 +143,31 @@ def _paint_costs(
     diamond: draw.Style = {"ls": "", "marker": "D", "markersize": 5}
     dashed: draw.Style = {"color": grey, "linewidth": 0.8, "linestyle": draw.DASHED}
     stepped: draw.Style = {"color": grey, "linewidth": 3, "alpha": 0.3}
-    for mark in marks:
+    for mark, (_, shade) in zip(marks, looks, strict=True):
         # Of a single network the two are one, and the diamond covers the rest.
-        axes.plot([mark.cost] * 2, [mark.mean, mark.ensemble], linewidth=1.2, color=mark.shade)
+        axes.plot([mark.cost] * 2, [mark.mean, mark.ensemble], linewidth=1.2, color=shade)
         inside = colour("page")
-        axes.plot(mark.cost, mark.mean, color=mark.shade, markerfacecolor=inside, **hollow)
-        axes.plot(mark.cost, mark.ensemble, "D", markersize=6, color=mark.shade)
+        axes.plot(mark.cost, mark.mean, color=shade, markerfacecolor=inside, **hollow)
+        axes.plot(mark.cost, mark.ensemble, "D", markersize=6, color=shade)
     axes.set_xlim(0, right)
     axes.margins(y=0.14)
     if front:
         steps = [*heights, heights[-1]]
         axes.step(ends, steps, where="post", solid_capstyle="butt", zorder=1, **stepped)
-    axes.axvline(1, zorder=1, **dashed)
-    axes.set_xlabel("training FLOPs, × one dense model")
+    if line:
+        axes.axvline(1, zorder=1, **dashed)
+    axes.set_xlabel(title)
     draw.score_axis(axes.yaxis, score)
     entries: list[tuple[draw.Style, str]] = [
-        ({"color": mark.shade, **diamond}, f"{mark.label} {mark.name}")
-        for mark in marks
-        if mark.label != mark.name
+        ({"color": shade, **diamond}, f"{label} {mark.name}")
+        for mark, (label, shade) in zip(marks, looks, strict=True)
+        if label != mark.name
     ]
     entries += [
         ({"color": grey, **diamond}, "ensemble"),
         ({"color": grey, **hollow, "markerfacecolor": "none"}, "member mean"),
         *([(stepped, "Pareto front")] if several else ()),
-        (dashed, "one dense model"),
+        *([(dashed, line)] if line else ()),
     ]
     draw.legend(figure, entries)
 
@@ -156,7 +183,7 @@ def _paint_costs(
             (x, y), (end, _) = at([(start, height), (end, height)])
             yield x, y - 2, end, y + 2
 
-    labels, points = [mark.label for mark in marks], list(zip(costs, scores, strict=True))
+    labels, points = [label for label, _ in looks], list(zip(costs, scores, strict=True))
     _name_points(
         figure, axes, points, labels, draw.FONT_SIZE, 1.3 * draw.FONT_SIZE, covered, leaders=True
     )

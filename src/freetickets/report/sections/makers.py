@@ -19,7 +19,6 @@ from ...metrics.score import MAIN_SCORES, MORE_SCORES, column_of, p_text
 from ...predictions import REMAKE, trajectory_files
 from ...reading import damaged
 from ...tasks import CLASSIFICATION
-from .. import comparison as comparing
 from ..comparison import Comparison, EnsembleCurve, Unfamiliar, class_names, each_part
 from ..figures import breakdowns, points
 from ..figures import scores as figures
@@ -92,11 +91,8 @@ def intervals(comparison: Comparison) -> Iterator[Shown]:
 
 
 def differences(comparison: Comparison) -> Iterator[Shown]:
-    rows, others = [], dict(comparison.analyses)
-    if (base := others.pop(comparison.reference.name, None)) is None:
-        return
-    for name, it in others.items():
-        found = comparing.differences(it.ensemble, base.ensemble, base.labels)
+    rows = []
+    for name, found in comparison.differences.items():
         cells = row(name)
         for score in MAIN_SCORES:
             gap = found.scores[score.key]
