@@ -113,14 +113,12 @@ class FoldedConv2d:
             self._entries[key] = ops.prepare(x, self.values, self.plan(geometry), geometry)
         return self._entries[key]
 
-    def dense(
-        self, x: Tensor, residual: Tensor | None, relu: bool, padding: tuple[int, int]
-    ) -> Tensor:
-        """relu?(convolution + bias + residual), by PyTorch's convolution."""
+    def dense(self, x: Tensor, residual: Tensor | None, relu: bool, grid: Grid) -> Tensor:
+        """relu?(convolution + bias + residual), by PyTorch's convolution of whole images."""
         groups, width = x.shape[0], x.shape[4]
-        plain = x.squeeze(-1) if width == 1 else run(from_groups, x, groups * width)
-        y = F.conv2d(plain, self.weight, self.bias, self.geometry.stride, padding)
-        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(to_groups, y, width)
+        plain = x.squeeze(-1) if width == 1 else grid.join(run(from_groups, x, groups * width))
+        y = F.conv2d(plain, self.weight, self.bias, self.geometry.stride, self.geometry.padding)
+        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(to_groups, grid.cut(y), width)
         if residual is not None:
             grouped += residual
         return grouped.relu_() if relu else grouped
@@ -169,18 +167,19 @@ class FusedConv2d(nn.Module):
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Returns the groups that the convolution makes."""
         folded, relu, geometry = self._folded, self._relu, self._geometry
-        scale = self.scale
-        scaling = None if scale is None else scale.scaling
+        if self._transformed is None and self._entries is None:
+            return folded.dense(
+                x if self.scale is None else self.scale(x), residual, relu, self._grid
+            )
+        scaling = None if self.scale is None else self.scale.scaling
         if self._border is not None:  # whose zeros must not be scaled
-            x, scale, scaling = with_border(x, self._grid, self._border, scaling), None, None
+            x, scaling = with_border(x, self._grid, self._border, scaling), None
         if self._transformed is not None:
             return winograd.convolve(
                 x, self._transformed, geometry, folded.bias, residual, relu, scaling
             )
-        if self._entries is not None and self._plan is not None:
-            given = (geometry, folded.bias, residual, relu, self._entries, scaling)
-            return ops.fused_conv2d(x, folded.values, self._plan, *given)
-        return folded.dense(x if scale is None else scale(x), residual, relu, geometry.padding)
+        given = (geometry, folded.bias, residual, relu, self._entries, scaling)
+        return ops.fused_conv2d(x, folded.values, cast(Tensor, self._plan), *given)
 
 
 class ScaledNorm(nn.Module):
