@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from freetickets.kernels.blocks import Border, Grid, with_border
+from freetickets.kernels.blocks import Border, Cut, with_border
 from freetickets.kernels.groups import as_samples, to_groups
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.library import Geometry, lanes
@@ -47,7 +47,7 @@ _borders = st.tuples(*[st.integers(0, 7)] * 4)
 def test_a_block_gets_its_neighbours_and_zeros_beyond_the_image(
     instructions, memory_of_nan, samples, height, width, border, scaled
 ):
-    grid = Grid.of(samples)
+    grid = Cut.of(samples)
     x = torch.randn(samples, 3, height * grid.rows, width * grid.columns)
     assert torch.equal(grid.join(grid.cut(x)), x)
     scaling = (torch.randn(3), torch.randn(3), scaled == 2) if scaled else None
@@ -57,18 +57,18 @@ def test_a_block_gets_its_neighbours_and_zeros_beyond_the_image(
 
 def test_blocks_fill_the_lanes_and_no_image_sees_another(instructions):
     for samples in range(1, 2 * lanes()):
-        blocks = Grid.of(samples).blocks
-        assert blocks == 1 or samples * blocks <= lanes() < 2 * samples * blocks
+        count = Cut.of(samples).blocks
+        assert count == 1 or samples * count <= lanes() < 2 * samples * count
     x = torch.zeros(2, 1, 8, 8)
     x[0] = float("nan")
-    assert not bordered(x, Grid.of(2), (3, 3, 3, 3))[Grid.of(2).blocks :].any()
+    assert not bordered(x, Cut.of(2), (3, 3, 3, 3))[Cut.of(2).blocks :].any()
 
 
 def test_every_convolution_that_fits_is_that_of_its_blocks(instructions, error):
     """By brute force: of kernels, strides, paddings and sizes, whatever is said to fit."""
     fitting = 0
     for samples, kernel, step, pad in itertools.product((1, 3), range(1, 6), range(1, 4), range(4)):
-        grid, geometry = Grid.of(samples), Geometry((2, 1, kernel, 3), (step, 1), (pad, 1))
+        grid, geometry = Cut.of(samples), Geometry((2, 1, kernel, 3), (step, 1), (pad, 1))
         for height in range(max(1, kernel - 2 * pad), 17):
             x, weight = torch.randn(samples, 1, height, 8), torch.randn(geometry.shape)
             if not grid.fits(geometry, height, 8):
@@ -80,22 +80,22 @@ def test_every_convolution_that_fits_is_that_of_its_blocks(instructions, error):
             assert error(grid.join(found), y) < 1e-5
     assert fitting > 50
     same = Geometry((2, 1, 3, 3), (1, 1), (1, 1))
-    assert Grid(4, 4).fits(same, 8, 12)
+    assert Cut(4, 4).fits(same, 8, 12)
     for odd in ((6, 8), (8, 6)):
-        assert not Grid(4, 4).fits(same, *odd)
-    assert not Grid(4, 4).fits(same._replace(stride=(2, 2)), 4, 8)
-    assert not Grid(4, 4).fits(same._replace(padding=(0, 1)), 8, 8)
-    assert Grid(4, 4).border(Geometry((2, 1, 1, 1), (2, 2))) is None
+        assert not Cut(4, 4).fits(same, *odd)
+    assert not Cut(4, 4).fits(same._replace(stride=(2, 2)), 4, 8)
+    assert not Cut(4, 4).fits(same._replace(padding=(0, 1)), 8, 8)
+    assert Cut(4, 4).border(Geometry((2, 1, 1, 1), (2, 2))) is None
 
 
 def test_what_is_no_group_of_blocks_is_refused(refused):
     x, border = torch.zeros(1, 3, 2, 2, lanes()), Border(1, 1, 1, 1)
-    refused("5 dimensions", with_border, x[0], Grid(2, 2), border)
-    refused("float32", with_border, x.double(), Grid(2, 2), border)
-    refused("can't have -1", with_border, x, Grid(2, 2), border._replace(left=-1))
-    refused("fill the lanes", with_border, x, Grid(3, 1), border)
+    refused("5 dimensions", with_border, x[0], Cut(2, 2), border)
+    refused("float32", with_border, x.double(), Cut(2, 2), border)
+    refused("can't have -1", with_border, x, Cut(2, 2), border._replace(left=-1))
+    refused("fill the lanes", with_border, x, Cut(3, 1), border)
     scaling = (torch.ones(2), torch.ones(3), False)
-    refused("others' factors", with_border, x, Grid(2, 2), border, scaling)
+    refused("others' factors", with_border, x, Cut(2, 2), border, scaling)
 
 
 # ---- compiled networks

@@ -23,27 +23,27 @@ class Border(NamedTuple):
     right: int
 
 
-class Grid(NamedTuple):
-    """The blocks that an image is cut into; they follow each other row by row."""
+class Cut(NamedTuple):
+    """How an image is cut into blocks, which follow each other row by row."""
 
     rows: int = 1
     columns: int = 1
 
     @classmethod
-    def of(cls, samples: int) -> "Grid":
+    def of(cls, samples: int) -> "Cut":
         """The most blocks, a power of two, with which this many samples still fit into the lanes.
 
         Example:
-            >>> Grid.of(10**6)
-            Grid(rows=1, columns=1)
+            >>> Cut.of(10**6)
+            Cut(rows=1, columns=1)
         """
-        blocks = 1 << max(0, (lanes() // max(1, samples)).bit_length() - 1)
-        rows = 1 << (blocks.bit_length() - 1) // 2
-        return cls(rows, blocks // rows)
+        count = 1 << max(0, (lanes() // max(1, samples)).bit_length() - 1)
+        rows = 1 << (count.bit_length() - 1) // 2
+        return cls(rows, count // rows)
 
     @property
     def blocks(self) -> int:
-        """The blocks of an image."""
+        """How many blocks there are."""
         return self.rows * self.columns
 
     def fits(self, geometry: Geometry, height: int, width: int) -> bool:
@@ -87,7 +87,7 @@ class Grid(NamedTuple):
 
 
 def with_border(
-    x: Tensor, grid: Grid, border: Border, scaling: tuple[Tensor, Tensor, bool] | None = None
+    x: Tensor, grid: Cut, border: Border, scaling: tuple[Tensor, Tensor, bool] | None = None
 ) -> Tensor:
     """Groups of blocks, each with a border of its neighbours; beyond the image all is zero.
 

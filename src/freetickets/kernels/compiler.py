@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from .blocks import Grid
+from .blocks import Cut
 from .choice import layout_time, pays
 from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, ScaledNorm
 from .layers import can_be_sparse, geometry_of, has_hooks
@@ -155,10 +155,10 @@ class Compiler:
         shapes = [self._seen.shape(node.args[0]) for node in convs]
         samples = {shape[0] for shape in shapes}
         most = max(samples, default=0)
-        grid = Grid.of(most)
+        grid = Cut.of(most)
         geometries = [geometry_of(self._modules[str(node.target)]) for node in convs]
         fit = all(grid.fits(g, *shape[2:]) for g, shape in zip(geometries, shapes, strict=True))
-        self._grid = grid if len(samples) == 1 and most > 0 and fit else Grid()
+        self._grid = grid if len(samples) == 1 and most > 0 and fit else Cut()
         self._lanes = 1 if most <= FEW_SAMPLES and self._grid.blocks == 1 else lanes()
 
     # -- fusing

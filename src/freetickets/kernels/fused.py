@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
 from . import ops, winograd
-from .blocks import Grid, with_border
+from .blocks import Cut, with_border
 from .choice import Work, halo_time, linear_times, plain_time, predicting_way
 from .groups import from_groups, pooled, to_groups
 from .layers import geometry_of
@@ -21,7 +21,7 @@ from .norm import scale
 from .operator import run
 from .pool import max_pool, window_of
 
-WHOLE = Grid()  # of images that are not cut
+WHOLE = Cut()  # of images that are not cut
 
 # What `window_of` is told of a pool.
 _WINDOW = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
@@ -34,7 +34,7 @@ class ShapeError(FreeTicketsError):
 class Enter(nn.Module):
     """Ordinary maps to groups: of samples, or of their blocks."""
 
-    def __init__(self, shape: tuple[int, ...], width: int, grid: Grid = WHOLE) -> None:
+    def __init__(self, shape: tuple[int, ...], width: int, grid: Cut = WHOLE) -> None:
         super().__init__()
         self._shape, self._width, self._grid = shape, width, grid
 
@@ -51,7 +51,7 @@ class Enter(nn.Module):
 class Leave(nn.Module):
     """Groups to ordinary maps of this many samples."""
 
-    def __init__(self, samples: int, grid: Grid = WHOLE) -> None:
+    def __init__(self, samples: int, grid: Cut = WHOLE) -> None:
         super().__init__()
         self._parts, self._grid = samples * grid.blocks, grid
 
@@ -113,7 +113,7 @@ class FoldedConv2d:
             self._entries[key] = ops.prepare(x, self.values, self.plan(geometry), geometry)
         return self._entries[key]
 
-    def dense(self, x: Tensor, residual: Tensor | None, relu: bool, grid: Grid) -> Tensor:
+    def dense(self, x: Tensor, residual: Tensor | None, relu: bool, grid: Cut) -> Tensor:
         """relu?(convolution + bias + residual), by PyTorch's convolution of whole images."""
         groups, width = x.shape[0], x.shape[4]
         plain = x.squeeze(-1) if width == 1 else grid.join(run(from_groups, x, groups * width))
@@ -136,7 +136,7 @@ class FusedConv2d(nn.Module):
         scale: That BatchNorm.
     """
 
-    def __init__(self, folded: FoldedConv2d, relu: bool, grid: Grid = WHOLE) -> None:
+    def __init__(self, folded: FoldedConv2d, relu: bool, grid: Cut = WHOLE) -> None:
         super().__init__()
         self._folded, self._relu, self._grid = folded, relu, grid
         self._border, self._geometry = grid.border(folded.geometry), folded.geometry
