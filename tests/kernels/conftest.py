@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from freetickets.errors import FreeTicketsError
-from freetickets.kernels import adopted, groups, library, linear, norm, ops, pool
+from freetickets.kernels import adopted, blocks, groups, library, linear, norm, ops, pool
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -56,7 +56,7 @@ def noted(monkeypatch):
         calls.append((function, arguments))
         real(function, *arguments)
 
-    for module in (adopted, groups, library, linear, norm, ops, pool):
+    for module in (adopted, blocks, groups, library, linear, norm, ops, pool):
         monkeypatch.setattr(module, "call", call)
     return calls
 

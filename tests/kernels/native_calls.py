@@ -25,6 +25,7 @@ ARGUMENTS = {
     "dbias threads",
     "ft_to_groups": "norm x y threads",
     "ft_from_groups": "norm x y threads",
+    "ft_halo": "halo x factor shift relu y threads",
 }
 ARGUMENTS = {name: words.split() for name, words in ARGUMENTS.items()}
 # What a function writes to, if it is not `y`.
@@ -93,6 +94,19 @@ def layer_arguments(geometry, maps, density=0.5, seed=1, indices=None):
     if is_prepared:
         call("ft_prepare", given)
     return given
+
+
+def halo_arguments(halo, seed=1):
+    """All that `ft_halo` takes, for blocks of this size."""
+    source = torch.Generator().manual_seed(seed)
+    size, lanes = (halo.groups, halo.channels), halo.lanes
+    result = (halo.height + halo.top + halo.bottom, halo.width + halo.left + halo.right)
+    return {
+        "halo": halo, "x": torch.randn(*size, halo.height, halo.width, lanes, generator=source),
+        "factor": torch.randn(halo.channels, generator=source), "threads": 2,
+        "shift": torch.randn(halo.channels, generator=source), "relu": 1,
+        "y": torch.empty(*size, *result, lanes),
+    }  # fmt: skip
 
 
 def norm_arguments(norm, seed=None):

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from freetickets.errors import FreeTicketsError
 from freetickets.kernels import library, ops
-from freetickets.kernels.library import Geometry, LayerStruct, MapsStruct, NormStruct
+from freetickets.kernels.library import Geometry, HaloStruct, LayerStruct, MapsStruct, NormStruct
 
 from .native_calls import (
     ARGUMENTS,
@@ -26,6 +26,7 @@ from .native_calls import (
     WITH_VECTORS,
     call,
     computed,
+    halo_arguments,
     in_own_process,
     layer_arguments,
     norm_arguments,
@@ -63,6 +64,8 @@ def right(function):
     lanes = library.lanes()
     if function in WITH_NORM:
         return norm_arguments(NormStruct(2 * lanes - BATCH_LEFT, 2, lanes, 4, 42))
+    if function == "ft_halo":
+        return halo_arguments(HaloStruct(2, lanes, 3, 4, 5, 2, 2, 1, 2, 3, 0))
     if function in WITH_SAMPLES:
         return layer_arguments(LINEAR, MapsStruct(1, lanes, 1, 3))
     return layer_arguments(GEOMETRY, MapsStruct(2, lanes, *SIZE))
@@ -98,7 +101,9 @@ def each(names, *numbers):
 
 def cases():
     """All of them, for the instruction set that is selected."""
-    for functions, changes, words in (*_numbers_of_layers(), *_numbers_of_norms(), *_plans()):
+    for functions, changes, words in (
+        *_numbers_of_layers(), *_numbers_of_norms(), *_numbers_of_halos(), *_plans()
+    ):  # fmt: skip
         for function in (functions,) if isinstance(functions, str) else functions:
             for change in changes:
                 yield Case(function, change, words)
@@ -165,6 +170,24 @@ def _numbers_of_norms():
     )  # fmt: skip
 
 
+def _numbers_of_halos():
+    lanes, square = library.lanes(), {"halo.height": 2**16, "halo.width": 2**16}
+    sizes = each("halo.height halo.width", 0, -1, 2**30, *HUGE)
+    borders = each("halo.top halo.bottom halo.left halo.right", 2**30)
+    many = {"halo.groups": 2**31 - 1, "halo.channels": 2**24}
+    yield from (
+        ("ft_halo", [{"halo": None}], "there are no maps"),
+        ("ft_halo", each("halo.groups halo.channels", 0, -1, *HUGE), "groups, and from 1 to 2"),
+        ("ft_halo", each("halo.lanes", 0, -4, 2, 17, 20, *HUGE), "lanes must be 4, 8, 12 or 16"),
+        ("ft_halo", each("halo.grid_h halo.grid_w", 0, -1, 3, lanes, *HUGE), "fill the lanes"),
+        ("ft_halo", [*sizes, *borders, square], "from 1 to 2\\^30 floats"),
+        ("ft_halo", each("halo.top halo.bottom halo.left halo.right", -1, 2**30 + 1, *HUGE),
+         "borders must be from 0 to 2\\^30"),
+        ("ft_halo", [many], "larger than any memory"),
+        ("ft_halo", each("threads", 0, -1, -(2**31)), "one thread at least"),
+    )  # fmt: skip
+
+
 def _plans():
     """What was made for another layer, for maps of another size, or in another layout."""
     layer, count = library.layer_struct(GEOMETRY), right("ft_forward")["nonzeros"]
@@ -211,7 +234,8 @@ def _memory():
                 odd = torch.empty(20_000)[1:]
                 yield Case(function, {name: odd}, "aligned to 64 bytes")
     for name in ("factor", "shift"):
-        yield Case("ft_forward_fused", {name: None}, "a factor needs a shift, and a shift a factor")
+        for function in ("ft_forward_fused", "ft_halo"):
+            yield Case(function, {name: None}, "a factor needs a shift, and a shift a factor")
 
 
 # ---- tests

@@ -257,6 +257,11 @@ def layout_time(numbers: int) -> float:
     return numbers * basis().costs.layout / 2
 
 
+def halo_time(numbers: int) -> float:
+    """How long it takes to give blocks a border, if they have this many numbers then."""
+    return numbers * basis().costs.layout / 6
+
+
 def pays(ours: float, plain: float) -> bool:
     """Whether a compiled network is worth it."""
     return ours < plain

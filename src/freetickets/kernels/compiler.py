@@ -14,14 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .blocks import Cut
 from .choice import layout_time, pays
 from .fused import Enter, FoldedConv2d, FusedConv2d, FusedLinear, Leave, Pool, ScaledNorm
-from .layers import can_be_sparse, has_hooks
+from .layers import can_be_sparse, geometry_of, has_hooks
 from .layout import BatchNormReLU
 from .library import lanes
 from .tracing import Trace, without_memory
 
-# Up to this many samples, vectors lie along the rows of a map; from there on, across samples.
+# Vectors lie across samples, or across the blocks of a few; where maps can't be cut into such
+# blocks, they lie along rows for up to this many samples.
 FEW_SAMPLES = 4
 
 # Of functions and methods that work in place, those that do not.
@@ -98,8 +100,7 @@ class Compiler:
             if self._is(node, nn.Dropout, nn.Identity) and len(node.args) == 1:
                 self._replace(node, node.args[0])
         convs = [node for node in self._graph.nodes if self._convolves(node)]
-        most = max((self._seen.shape(node.args[0])[0] for node in convs), default=0)
-        self._lanes = 1 if most <= FEW_SAMPLES else lanes()
+        self._settle_layout(convs)
         for node in convs:
             self._fuse(node)
         for node in list(self._graph.nodes):
@@ -149,6 +150,17 @@ class Compiler:
             return False
         return True
 
+    def _settle_layout(self, convs: list[fx.Node]) -> None:
+        """Decides what lies in the lanes: samples, their blocks, or nothing."""
+        shapes = [self._seen.shape(node.args[0]) for node in convs]
+        samples = {shape[0] for shape in shapes}
+        most = max(samples, default=0)
+        grid = Cut.of(most)
+        geometries = [geometry_of(self._modules[str(node.target)]) for node in convs]
+        fit = all(grid.fits(g, *shape[2:]) for g, shape in zip(geometries, shapes, strict=True))
+        self._grid = grid if len(samples) == 1 and most > 0 and fit else Cut()
+        self._lanes = 1 if most <= FEW_SAMPLES and self._grid.blocks == 1 else lanes()
+
     # -- fusing
 
     def _fuse(self, node: fx.Node) -> None:
@@ -169,7 +181,7 @@ class Compiler:
             if follower is not None and self._rectifies(follower):
                 chain.append(follower)
                 relu = True
-        fused = FusedConv2d(self._parts.conv(str(node.target), norm), relu)
+        fused = FusedConv2d(self._parts.conv(str(node.target), norm), relu, self._grid)
         arguments = (node.args[0],) if residual is None else (node.args[0], residual)
         # In the place of the last: what it adds must have been computed by then.
         last = chain[-1]
@@ -196,10 +208,11 @@ class Compiler:
     def _choose(self, node: fx.Node) -> tuple[float, float]:
         """Has a node choose its way; what it takes, and what it took in the plain network."""
         if self._is(node, FusedConv2d, FusedLinear):
-            samples, *rest = self._seen.shape(node.all_input_nodes[0])
+            given = self._seen.shape(node.all_input_nodes[0])
             if self._is(node, FusedLinear):
-                return cast(FusedLinear, self._modules[str(node.target)]).choose(samples)
-            shape = (-(-samples // self._lanes), *rest, self._lanes)
+                return cast(FusedLinear, self._modules[str(node.target)]).choose(given[0])
+            parts, *rest = self._grid.shape(given)
+            shape = (-(-parts // self._lanes), *rest, self._lanes)
             return cast(FusedConv2d, self._modules[str(node.target)]).choose(shape)
         if self._is(node, Enter, Leave) and self._lanes > 1:
             return layout_time(self._seen.values[node].numel()), 0
@@ -261,7 +274,7 @@ class Compiler:
             if self._scales(node):
                 wants_groups = True
                 self._scale(node)
-            elif self._is(node, *_POOLS) and self._takes_one(node):
+            elif self._is(node, *_POOLS) and self._takes_one(node) and self._grid.blocks == 1:
                 node.target = self._register(Pool(self._modules[str(node.target)]))
                 wants_groups = True
             else:
@@ -290,7 +303,7 @@ class Compiler:
         """The node's maps in groups."""
         if node not in self._entered:
             place = self._graph.inserting_before(reader)
-            module = Enter(self._seen.shape(node), self._lanes)
+            module = Enter(self._seen.shape(node), self._lanes, self._grid)
             entered = self._insert(place, module, (node,), like=node)
             self._grouped.add(entered)
             if node in self._fixed:
@@ -302,7 +315,7 @@ class Compiler:
         """The node's maps as PyTorch has them: the same ones for all who read them."""
         if node not in self._left:
             place = self._graph.inserting_after(node)
-            module = Leave(self._seen.shape(node)[0])
+            module = Leave(self._seen.shape(node)[0], self._grid)
             self._left[node] = self._insert(place, module, (node,), like=node)
         return self._left[node]
 

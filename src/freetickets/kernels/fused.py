@@ -1,6 +1,7 @@
 """The parts of a compiled network. Maps come and go in groups; a part suits inputs of one shape."""
 
 import functools
+import math
 from typing import cast
 
 import torch
@@ -9,15 +10,18 @@ from torch import Tensor, nn
 
 from ..errors import FreeTicketsError
 from . import ops, winograd
-from .choice import Work, linear_times, plain_time, predicting_way
+from .blocks import Cut, with_border
+from .choice import Work, halo_time, linear_times, plain_time, predicting_way
 from .groups import from_groups, pooled, to_groups
 from .layers import geometry_of
 from .layout import BatchNormReLU
-from .library import lanes
+from .library import Geometry, lanes
 from .linear import linear
 from .norm import scale
 from .operator import run
 from .pool import max_pool, window_of
+
+WHOLE = Cut()  # of images that are not cut
 
 # What `window_of` is told of a pool.
 _WINDOW = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
@@ -28,11 +32,11 @@ class ShapeError(FreeTicketsError):
 
 
 class Enter(nn.Module):
-    """Ordinary maps to groups."""
+    """Ordinary maps to groups: of samples, or of their blocks."""
 
-    def __init__(self, shape: tuple[int, ...], width: int) -> None:
+    def __init__(self, shape: tuple[int, ...], width: int, grid: Cut = WHOLE) -> None:
         super().__init__()
-        self._shape, self._width = shape, width
+        self._shape, self._width, self._grid = shape, width, grid
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the groups."""
@@ -41,19 +45,21 @@ class Enter(nn.Module):
             raise ShapeError(f"maps of {tuple(x.shape)} where {self._shape} were expected")
         if self._width == 1:
             return x.contiguous().unsqueeze(-1)
-        return run(to_groups, x, self._width)
+        return run(to_groups, self._grid.cut(x), self._width)
 
 
 class Leave(nn.Module):
     """Groups to ordinary maps of this many samples."""
 
-    def __init__(self, samples: int) -> None:
+    def __init__(self, samples: int, grid: Cut = WHOLE) -> None:
         super().__init__()
-        self._samples = samples
+        self._parts, self._grid = samples * grid.blocks, grid
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the maps."""
-        return x.squeeze(-1) if x.shape[4] == 1 else run(from_groups, x, self._samples)
+        if x.shape[4] == 1:
+            return x.squeeze(-1)
+        return self._grid.join(run(from_groups, x, self._parts))
 
 
 class FoldedConv2d:
@@ -75,42 +81,44 @@ class FoldedConv2d:
             self.bias = self.bias * factor + shift
         mask = torch.ones_like(self.weight, dtype=torch.bool) if mask is None else mask
         self._indices = mask.flatten().nonzero().flatten().int()
-        self._entries: dict[tuple[int, ...], Tensor] = {}
+        self._plans: dict[Geometry, Tensor] = {}
+        self._entries: dict[tuple[Geometry, tuple[int, ...]], Tensor] = {}
 
     @functools.cached_property
     def values(self) -> Tensor:
         """The active weights."""
         return ops.gather(self.weight, self._indices)
 
-    @functools.cached_property
-    def plan(self) -> Tensor:
-        """The order in which they are visited."""
-        return ops.make_plan(self._indices, self.geometry)
+    def plan(self, geometry: Geometry) -> Tensor:
+        """The order in which they are visited, where the convolution has this padding."""
+        if geometry not in self._plans:
+            self._plans[geometry] = ops.make_plan(self._indices, geometry)
+        return self._plans[geometry]
 
     @functools.cached_property
     def transformed(self) -> Tensor:
         """The weights for Winograd's way."""
         return winograd.transform(self.weight, self.geometry)
 
-    def work(self, shape: tuple[int, ...]) -> Work:
+    def work(self, shape: tuple[int, ...], geometry: Geometry) -> Work:
         """What is to be done for groups of this shape."""
         groups, _, height, width, lanes = shape
-        return Work(self.geometry, self._indices.numel(), groups * lanes, height, width)
+        return Work(geometry, self._indices.numel(), groups * lanes, height, width)
 
-    def entries(self, shape: tuple[int, ...]) -> Tensor:
+    def entries(self, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
         """The active weights, prepared for groups of this shape."""
-        size = shape[2:]
-        if size not in self._entries:
+        key = geometry, shape[2:]
+        if key not in self._entries:
             x = torch.empty(0, *shape[1:])
-            self._entries[size] = ops.prepare(x, self.values, self.plan, self.geometry)
-        return self._entries[size]
+            self._entries[key] = ops.prepare(x, self.values, self.plan(geometry), geometry)
+        return self._entries[key]
 
-    def dense(self, x: Tensor, residual: Tensor | None, relu: bool) -> Tensor:
-        """relu?(convolution + bias + residual), by PyTorch's convolution."""
+    def dense(self, x: Tensor, residual: Tensor | None, relu: bool, grid: Cut) -> Tensor:
+        """relu?(convolution + bias + residual), by PyTorch's convolution of whole images."""
         groups, width = x.shape[0], x.shape[4]
-        plain = x.squeeze(-1) if width == 1 else run(from_groups, x, groups * width)
+        plain = x.squeeze(-1) if width == 1 else grid.join(run(from_groups, x, groups * width))
         y = F.conv2d(plain, self.weight, self.bias, self.geometry.stride, self.geometry.padding)
-        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(to_groups, y, width)
+        grouped = y.contiguous().unsqueeze(-1) if width == 1 else run(to_groups, grid.cut(y), width)
         if residual is not None:
             grouped += residual
         return grouped.relu_() if relu else grouped
@@ -119,39 +127,59 @@ class FoldedConv2d:
 class FusedConv2d(nn.Module):
     """relu?(convolution + bias + residual), where a BatchNorm may come before the convolution.
 
+    Args:
+        folded: The convolution.
+        relu: Whether ReLU follows.
+        grid: The blocks of an image, if those lie in the lanes.
+
     Attributes:
         scale: That BatchNorm.
     """
 
-    def __init__(self, folded: FoldedConv2d, relu: bool) -> None:
+    def __init__(self, folded: FoldedConv2d, relu: bool, grid: Cut = WHOLE) -> None:
         super().__init__()
-        self._folded, self._relu = folded, relu
+        self._folded, self._relu, self._grid = folded, relu, grid
+        self._border, self._geometry = grid.border(folded.geometry), folded.geometry
+        if self._border is not None:
+            self._geometry = folded.geometry._replace(padding=(0, 0))
+        self._plan: Tensor | None = None
         self._entries: Tensor | None = None
         self._transformed: Tensor | None = None
         self.scale: ScaledNorm | None = None
 
     def choose(self, shape: tuple[int, ...]) -> tuple[float, float]:
         """Chooses the way for groups of this shape; tells what it and PyTorch take, in ns."""
-        work = self._folded.work(shape)
+        border_time = 0.0
+        if self._border is not None:
+            groups, channels, height, width, lanes = shape
+            top, bottom, left, right = self._border
+            shape = (groups, channels, height + top + bottom, width + left + right, lanes)
+            border_time = halo_time(math.prod(shape))
+        work = self._folded.work(shape, self._geometry)
         way, time = predicting_way(work, shape[4] == 1)
         if way == ops.FORWARD << ops.WINOGRAD:
             self._transformed = self._folded.transformed
         elif way == 0:
-            self._entries = self._folded.entries(shape)
-        return time, plain_time(work)
+            self._plan = self._folded.plan(self._geometry)
+            self._entries = self._folded.entries(shape, self._geometry)
+        return time + border_time, plain_time(work)
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Returns the groups that the convolution makes."""
-        folded, relu = self._folded, self._relu
+        folded, relu, geometry = self._folded, self._relu, self._geometry
+        if self._transformed is None and self._entries is None:
+            return folded.dense(
+                x if self.scale is None else self.scale(x), residual, relu, self._grid
+            )
         scaling = None if self.scale is None else self.scale.scaling
+        if self._border is not None:  # whose zeros must not be scaled
+            x, scaling = with_border(x, self._grid, self._border, scaling), None
         if self._transformed is not None:
             return winograd.convolve(
-                x, self._transformed, folded.geometry, folded.bias, residual, relu, scaling
+                x, self._transformed, geometry, folded.bias, residual, relu, scaling
             )
-        if self._entries is not None:
-            given = (folded.geometry, folded.bias, residual, relu, self._entries, scaling)
-            return ops.fused_conv2d(x, folded.values, folded.plan, *given)
-        return folded.dense(x if self.scale is None else self.scale(x), residual, relu)
+        given = (geometry, folded.bias, residual, relu, self._entries, scaling)
+        return ops.fused_conv2d(x, folded.values, cast(Tensor, self._plan), *given)
 
 
 class ScaledNorm(nn.Module):

@@ -52,6 +52,18 @@ class PoolStruct(ctypes.Structure):
     ]
 
 
+class HaloStruct(ctypes.Structure):
+    """The same memory as blocks of images, and the border that each block gets: see `blocks`."""
+
+    _fields_ = [
+        (name, c_int64)
+        for name in (
+            "groups", "lanes", "channels", "height", "width", "grid_h", "grid_w",
+            "top", "bottom", "left", "right",
+        )
+    ]  # fmt: skip
+
+
 class Geometry(NamedTuple):
     """What a sparse layer is, but for its non-zeros.
 
@@ -92,7 +104,7 @@ def maps_struct(x: Tensor) -> MapsStruct:
 _TYPES = {
     "s": c_char_p, "p": c_void_p, "i": c_int, "n": c_int64, "f": c_float, "N": POINTER(c_int64),
     "L": POINTER(LayerStruct), "M": POINTER(MapsStruct), "B": POINTER(NormStruct),
-    "P": POINTER(PoolStruct), "-": None,
+    "P": POINTER(PoolStruct), "H": POINTER(HaloStruct), "-": None,
 }  # fmt: skip
 # Of each function in api.h: its result, and its arguments.
 _SIGNATURES = {
@@ -109,10 +121,11 @@ _SIGNATURES = {
     "ft_normalize_backward": "s Bppppppfiipppi",
     "ft_max_pool": "s Ppppi", "ft_max_pool_backward": "s Ppppi",
     "ft_to_groups": "s Bppi", "ft_from_groups": "s Bppi",
+    "ft_halo": "s Hpppipi",
     "ft_take": "s pnpnppi", "ft_put": "s ppnpni",
 }  # fmt: skip
 
-_INTERFACE = 9  # what `ft_interface` must return: see api.h
+_INTERFACE = 10  # what `ft_interface` must return: see api.h
 _OUT_OF_MEMORY = b"out of memory"
 
 # Weights and maps; plans and places; prepared entries; places in windows.

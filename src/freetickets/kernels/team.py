@@ -1,7 +1,7 @@
 """Compiled networks that answer the same few samples side by side, each on threads of its own.
 
 Threads within a network wait for each other at every layer, which is long if samples are few: three
-WRN-28-10 (S = 0.8) take 79 ms for one image on two threads, and 68 ms side by side.
+WRN-28-10 (S = 0.8) took 79 ms for one image on two threads, and 68 ms side by side.
 """
 
 import functools

@@ -82,7 +82,7 @@ int place_bytes() { return 4 * kernels().lanes; }
 
 using namespace freetickets;
 
-int ft_interface() { return 9; }
+int ft_interface() { return 10; }
 
 const char* ft_instruction_set() { return kernels().name; }
 int ft_lanes() { return kernels().lanes; }

@@ -13,7 +13,7 @@
 
 namespace freetickets {
 
-// `Layer`, `Maps`, `Norm` and `Pool` as Python gives them: in 64 bits, so that no number loses its upper half
+// `Layer`, `Maps`, `Norm`, `Pool` and `Halo` as Python gives them: in 64 bits, so that no number loses its upper half
 // before anyone has looked at it.
 struct GivenLayer {
   int64_t inputs, outputs;
@@ -32,6 +32,12 @@ struct GivenPool {
   int64_t groups, lanes, channels;
   int64_t height, width;
   int64_t window_h, window_w;
+};
+struct GivenHalo {
+  int64_t groups, lanes, channels;
+  int64_t height, width;
+  int64_t grid_h, grid_w;
+  int64_t top, bottom, left, right;
 };
 
 }  // namespace freetickets
@@ -135,6 +141,11 @@ FT_API const char* ft_max_pool_backward(const freetickets::GivenPool* pool, cons
 // PyTorch's layout (sample, channel, row, column) to that of `Maps`, and back.
 FT_API const char* ft_to_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);
 FT_API const char* ft_from_groups(const freetickets::GivenNorm* n, const float* x, float* y, int threads);
+
+// Blocks of images with a border of their neighbours' positions, zero beyond the image: what is within is
+// relu?(x * factor + shift), channel by channel, or x itself if factor and shift are null.
+FT_API const char* ft_halo(const freetickets::GivenHalo* halo, const float* x, const float* factor, const float* shift,
+                           int rectify, float* y, int threads);
 
 // The active weights of a dense weight of `size` numbers, and how many of its other numbers are not zero; and
 // the dense weight that has these numbers in these places, and zeros elsewhere. Places are 32-bit integers, each

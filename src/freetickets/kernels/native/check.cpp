@@ -13,7 +13,7 @@ constexpr int64_t MOST_WEIGHTS = INT32_MAX;  // their places are 32-bit integers
 constexpr int64_t MOST_FLOATS = int64_t{1} << 30;
 constexpr double MOST_FLOATS_IN_ALL = double(int64_t{1} << 46);  // beyond what a machine can address
 constexpr int MOST_VECTORS = 12;                                 // of a position, in a tile
-constexpr int MOST_LANES_OF_NORM = 16;                           // its masks have this size
+constexpr int MOST_LANES_OF_NORM = 16;                           // its masks have this size, and those of halos
 
 bool within(int64_t number, int64_t least, int64_t most) { return number >= least && number <= most; }
 
@@ -81,6 +81,28 @@ Reason check(const GivenNorm* given, Norm& norm) {
   FT_NEED(double(g.groups * g.lanes) * double(g.channels) * double(g.positions) <= MOST_FLOATS_IN_ALL,
           "maps are larger than any memory");
   norm = {int32_t(g.batch), int32_t(g.groups), int32_t(g.lanes), int32_t(g.channels), int32_t(g.positions)};
+  return nullptr;
+}
+
+Reason check(const GivenHalo* given, Halo& halo) {
+  FT_NEED(given != nullptr, "there are no maps");
+  const GivenHalo& g = *given;
+  FT_NEED(within(g.groups, 1, INT32_MAX) && within(g.channels, 1, MOST_CHANNELS),
+          "there must be from 1 to 2^31 - 1 groups, and from 1 to 2^24 channels");
+  FT_NEED(are_whole_vectors(g.lanes, 4, MOST_LANES_OF_NORM), "lanes must be 4, 8, 12 or 16");
+  FT_NEED(within(g.grid_h, 1, g.lanes) && within(g.grid_w, 1, g.lanes) && g.lanes % (g.grid_h * g.grid_w) == 0,
+          "the blocks of an image must fill the lanes, or a part of them that others can fill too");
+  const Reason too_large = "maps must have from 1 to 2^30 floats in a channel of a group, borders among them";
+  FT_NEED(within(g.height, 1, MOST_FLOATS) && within(g.width, 1, MOST_FLOATS), too_large);
+  for (const int64_t border : {g.top, g.bottom, g.left, g.right})
+    FT_NEED(within(border, 0, MOST_FLOATS), "borders must be from 0 to 2^30");
+  const int64_t rows = g.height + g.top + g.bottom, columns = g.width + g.left + g.right;
+  FT_NEED(rows <= MOST_FLOATS && columns <= MOST_FLOATS / rows / g.lanes, too_large);
+  FT_NEED(double(rows * columns * g.lanes) * double(g.groups) * double(g.channels) <= MOST_FLOATS_IN_ALL,
+          "maps are larger than any memory");
+  halo = {int32_t(g.groups), int32_t(g.lanes),  int32_t(g.channels), int32_t(g.height),
+          int32_t(g.width),  int32_t(g.grid_h), int32_t(g.grid_w),   int32_t(g.top),
+          int32_t(g.bottom), int32_t(g.left),   int32_t(g.right)};
   return nullptr;
 }
 

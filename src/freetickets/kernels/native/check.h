@@ -17,6 +17,7 @@ namespace freetickets {
 // The numbers in the form that the kernels take, if they can.
 Reason check(const GivenLayer* given, Layer& layer);
 Reason check(const GivenNorm* given, Norm& norm);
+Reason check(const GivenHalo* given, Halo& halo);
 Reason check_threads(int given, int& threads);
 Reason check_nonzeros(const Layer& layer, int64_t nonzeros);
 

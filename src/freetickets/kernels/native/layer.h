@@ -45,6 +45,15 @@ struct Pool {
   int out_width() const { return width / window_w; }
 };
 
+// The blocks of images, side by side in the lanes, and how many positions of its neighbours each one gets. A grid of
+// blocks is an image, row by row; the lanes hold several images if there are more of them.
+struct Halo {
+  int32_t groups, lanes, channels;
+  int32_t height, width;  // of a block
+  int32_t grid_h, grid_w;
+  int32_t top, bottom, left, right;
+};
+
 // The non-zeros in the order in which one direction visits them. "Source" channels are read,
 // "result" channels are written: inputs and outputs for the forward pass, the other way round for
 // the input gradient. Sources are visited in blocks that fit the first-level cache; a block's
