@@ -19,12 +19,12 @@ from ..metrics.score import COSTS
 from ..metrics.significance import Estimate, pooled_variance
 from .experiment import Row
 from .results import Results, read_answers
-from .timing import OURS, PYTORCH
+from .timing import COLUMNS
 
 if TYPE_CHECKING:
     from .answers import Answers, Array
 
-RATIOS = {column.key for column in COSTS} - {"ticket_mb"} | {OURS, PYTORCH}  # differ by a factor
+RATIOS = {column.key for column in COSTS} - {"ticket_mb"} | {*COLUMNS}  # differ by a factor
 _COUNTED = ("train_flops", "test_flops", "growth_flops", "training_runs")
 _Seeds = Mapping[int, float]
 
@@ -167,7 +167,7 @@ def _ratio(column: str, pairs: Sequence[tuple[float, float]]) -> Measured | None
     estimate = Estimate(statistics.fmean(logs))
     if column in _COUNTED:
         return Measured(estimate, "counted")
-    if column in (OURS, PYTORCH):
+    if column in COLUMNS:
         return Measured(estimate, "medians, whose spread was not kept", decides=False)
     if len(logs) < 2:
         return Measured(estimate, "timed once", decides=False)

@@ -18,7 +18,7 @@ from ..metrics.score import LEDGER_FACTS
 from ..reading import Allow, Count, Natural, read, read_json
 from ..seal import digest_file, seal_values
 from .experiment import Cell, Needs, Row
-from .timing import OURS, PYTORCH, StepTimes
+from .timing import COLUMNS, StepTimes
 
 if TYPE_CHECKING:
     from ..evaluation.results import Evaluation
@@ -130,7 +130,7 @@ class Results:
         """A number of a cell, or of its first `members`; None where it was not measured."""
         if (record := self.records.get((cell, seed))) is None:
             return None
-        if column in (OURS, PYTORCH):
+        if column in COLUMNS:
             return None if self.timing is None else self.timing.seconds(record, column)
         if (key := (cell, seed)) not in self._evaluations:
             self._evaluations[key] = evaluation_of(record)
