@@ -58,7 +58,7 @@ def step(bn, x, relu=True):
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_batch_norm_and_its_gradients_are_pytorchs(
-    instructions, memory_of_nan, error, training, batch, channels, height, width, relu, seed
+    instructions, memory_of_nan, training, batch, channels, height, width, relu, seed
 ):
     x = maps(batch, channels, height, width, seed)
     bn = reference(channels, seed).train(training)
@@ -71,11 +71,11 @@ def test_batch_norm_and_its_gradients_are_pytorchs(
 
     leaves = x, bn.weight.float(), bn.bias.float()
     wanted = directions(theirs, *(leaf.double() for leaf in leaves))
-    for mine, other in zip(found, wanted, strict=True):
-        # A gradient that is a sum over all positions may cancel by chance.
-        cancelled = other.abs().max() < 1e-3 * x[:, 0].numel()
-        assert cancelled or error(mine, other) < 1e-4
-        assert (mine - other).abs().max() < 1e-5 * x[:, 0].numel()
+    count = x[:, 0].numel()
+    for place, (mine, other) in enumerate(zip(found, wanted, strict=True)):
+        # The gradients of weight and bias are sums over all positions, which may cancel by chance.
+        least = 1e-3 * count if place > 1 else 0.0
+        assert (mine - other).abs().max() < 1e-4 * max(float(other.abs().max()), least)
 
 
 def test_statistics_are_those_of_the_samples_and_a_far_mean_does_not_swallow_the_variance(error):
