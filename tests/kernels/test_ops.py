@@ -193,6 +193,8 @@ LARGE = {
     "Winograd, wide": _large(16, (160, 160, 3, 3), (1, 1), (1, 1), (16, 16), 1.0, WINOGRAD),
     "Winograd, deep": _large(33, (96, 320, 3, 3), (1, 1), (1, 1), (8, 8), 1.0, WINOGRAD),
     "Winograd, zeros": _large(9, (24, 20, 3, 3), (1, 1), (1, 1), (8, 8), 0.6, WINOGRAD),
+    "Winograd, one tile": _large(4, (61, 130, 3, 3), (1, 1), (1, 1), (4, 3), 1.0, WINOGRAD),
+    "Winograd, two tiles": _large(3, (53, 40, 3, 3), (1, 1), (1, 1), (7, 4), 1.0, WINOGRAD),
     "Winograd, odd": _large(5, (130, 61, 3, 3), (1, 1), (0, 2), (13, 7), 1.0, WINOGRAD),
 }
 

@@ -34,7 +34,8 @@ inline Tile choose_tile(int height, int width, int halo_h, int halo_w, int lanes
   double least = 1e300;
   for (int c = 1; c <= std::min(most, units); ++c)
     for (int r = 1; r * c <= most && r <= height; ++r) {
-      const int across = (units + c - 1) / c, rest = height % r;
+      const int down = (height + r - 1) / r, across = (units + c - 1) / c, rest = height % r;
+      if (r > (height + down - 1) / down) continue;  // as many rows of tiles could be lower
       const auto visit = [&](int rows) {
         return std::max(4.5, rows * c * vectors * 0.5) + 0.5 + (20.0 + 2.0 * rows * c) / entries;
       };

@@ -95,6 +95,18 @@ void finish_result(const void* context, int result, const float* sums) {
 // A thread takes its tiles in so many pieces: the fewer, the longer another waits for the last one.
 constexpr int PIECES = 32;
 
+// Into how many parts of its results each tile is cut, so that no thread waits for another for long. A part packs for
+// itself, so they should be few.
+int64_t parts_of_tile(int64_t tiles, int results, int threads) {
+  const auto waits = [&](int64_t parts) {
+    const int64_t most = (tiles * parts + threads - 1) / threads * threads;
+    return 20 * most > 21 * tiles * parts;
+  };
+  int64_t parts = 1;
+  while (parts < results / 8 && waits(parts)) ++parts;
+  return parts;
+}
+
 // result[o] = the sum over the entries (i, tap) of o of value * source[i] moved by tap.
 Reason correlate(const float* source, const View& view, int64_t source_group, const Packing& packing,
                  const Order& order, int phase, const Entry* entries, const Target& target,
@@ -108,10 +120,8 @@ Reason correlate(const float* source, const View& view, int64_t source_group, co
   const AddEntries whole = entries_kernel(tile.rows, vectors, lanes > 1);
   const AddEntries rest = rest_rows ? entries_kernel(rest_rows, vectors, lanes > 1) : whole;
   const bool plain = target.fusion.residual == nullptr && !target.fusion.rectify && lanes > 1;
-  // Few tiles and many threads: each takes a part of the results, and packs for itself.
   const int64_t tiles = int64_t{maps.groups} * down * across;
-  const int64_t few = threads == 1 ? 1 : std::min<int64_t>(order.results / 8, 2 * threads / tiles);
-  const int64_t splits = std::max<int64_t>(1, few);
+  const int64_t splits = parts_of_tile(tiles, order.results, threads);
   std::atomic<bool> failed{false};
 
   const int64_t piece = std::max<int64_t>(1, tiles * splits / (PIECES * threads));

@@ -166,13 +166,11 @@ inline int64_t apart(int64_t floats) { return (floats / 1024 + (floats % 1024 > 
 
 constexpr int MOST_COLUMNS = 64;
 
-// As many columns at a time as the second-level cache holds of what is made of them, in multiples of `unit`. What is
-// read anew for each block (`read` floats: weights, or sums of their gradients) may lie there too; if it lies farther
-// away, it must serve `enough` columns. On Zen 4, one unit at a time instead of ten made 32 channels 1.4 times as fast.
-inline int block_columns(int channels, int64_t read, int64_t columns, int unit, int enough) {
+// As many columns at a time as the second-level cache holds of what is made of them, in multiples of `unit`; at least
+// `least`. On Zen 4, one unit at a time instead of ten made 32 channels 1.4 times as fast.
+inline int block_columns(int channels, int64_t columns, int unit, int least) {
   constexpr double CACHED = 6e5;
-  constexpr int64_t NEAR = 3 << 19;
-  const int wanted = std::max(int(CACHED / (FREQUENCIES * VECTOR_BYTES) / channels), read < NEAR ? unit : enough);
+  const int wanted = std::max(int(CACHED / (FREQUENCIES * VECTOR_BYTES) / channels), least);
   const int64_t most = std::min<int64_t>({wanted, MOST_COLUMNS - unit, columns + unit - 1});
   return std::max(1, int(most) / unit) * unit;
 }
@@ -182,7 +180,7 @@ inline int block_columns(int channels, int64_t read, int64_t columns, int unit, 
 // takes longer than it saves.) A piece tells whether it had the memory that it needed.
 template <class Piece>
 bool share_out(int64_t count, int channels, int threads, Piece&& piece) {
-  constexpr int MANY = 400;
+  constexpr int MANY = 100;
   std::atomic<bool> fine{true};
   if (threads == 1 || count < threads) {
     for (int64_t i = 0; i < count && fine; ++i) fine = piece(i, channels < MANY ? 1 : threads);
@@ -248,29 +246,57 @@ inline void transform_weights(const Layer& l, const float* w, bool transposed, f
   });
 }
 
-// The products of a block of results and a panel of columns.
-using Multiply = void (*)(const float* u, const float* v, int sources, float* m, int64_t row);
+// Weights lie in memory that no processor asks early enough by itself. In floats.
+constexpr int WEIGHTS_AHEAD = 1024;
 
-template <size_t... I>
-FT_INLINE void multiply(const float* u, const float* v, int sources, float* m, int64_t row,
+// The products of results and a panel of columns. The weights of a block of results begin `step` floats after those of
+// the one before.
+using Multiply = void (*)(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row);
+
+template <int WIDTH, size_t... I>
+FT_INLINE void multiply(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row,
                         std::index_sequence<I...>) {
+  constexpr int BLOCKS = (sizeof...(I) / WIDTH + ROWS - 1) / ROWS;
   Vector sums[sizeof...(I)];
   ((sums[I] = Vector{}), ...);
-  for (int s = 0; s < sources; ++s, u += ROWS, v += COLUMNS * LANES)
-    ((sums[I] += fill(u[I / COLUMNS]) * load(v + I % COLUMNS * LANES)), ...);
-  (store(m + (I / COLUMNS) * row + I % COLUMNS * LANES, sums[I]), ...);
+  const int64_t ahead = BLOCKS == 1 ? WEIGHTS_AHEAD : BLOCKS * step;  // what follows a block is asked for with others
+  for (int s = 0; s < sources; ++s, u += ROWS, v += WIDTH * LANES) {
+    for (int b = 0; b < BLOCKS; ++b) __builtin_prefetch(u + b * step + ahead, 0, 2);
+    ((sums[I] += fill(u[I / WIDTH / ROWS * step + I / WIDTH % ROWS]) * load(v + I % WIDTH * LANES)), ...);
+  }
+  (store(m + (I / WIDTH) * row + I % WIDTH * LANES, sums[I]), ...);
 }
 
-template <size_t RESULTS>
-void multiply(const float* u, const float* v, int sources, float* m, int64_t row) {
-  multiply(u, v, sources, m, row, std::make_index_sequence<RESULTS * COLUMNS>{});
+template <int WIDTH, size_t RESULTS>
+void multiply(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row) {
+  multiply<WIDTH>(u, step, v, sources, m, row, std::make_index_sequence<RESULTS * WIDTH>{});
 }
 
 // The last block may have fewer results: of 32, it has 2, and whole ones would cost a ninth more.
-template <size_t... R>
+template <int WIDTH, size_t... R>
 Multiply find_multiply(int results, std::index_sequence<R...>) {
-  static constexpr Multiply all[] = {multiply<R + 1>...};
+  static constexpr Multiply all[] = {multiply<WIDTH, R + 1>...};
   return all[results - 1];
+}
+
+// How panels of so many columns are multiplied. Where there are fewer than registers have room for, several blocks of
+// results are multiplied at once instead.
+struct Multiplier {
+  int width, together;  // columns of a panel, blocks at once
+  Multiply several, one, last;
+};
+
+template <int WIDTH>
+Multiplier multiplier_of_width(int results) {
+  constexpr int TOGETHER = COLUMNS / WIDTH;
+  constexpr std::make_index_sequence<ROWS> UP_TO_ROWS{};
+  return {WIDTH, TOGETHER, multiply<WIDTH, TOGETHER * ROWS>, multiply<WIDTH, ROWS>,
+          find_multiply<WIDTH>((results - 1) % ROWS + 1, UP_TO_ROWS)};
+}
+
+inline Multiplier find_multiplier(int64_t columns, int results) {
+  if (columns == 1) return multiplier_of_width<1>(results);
+  return columns == 2 ? multiplier_of_width<2>(results) : multiplier_of_width<COLUMNS>(results);
 }
 
 inline Reason forward(const Layer& l, const Maps& maps, const float* x, const float* u, const Fusion& fusion,
@@ -279,26 +305,25 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
   u += HEADER;
   const Tiling t(l, maps);
   const int sources = l.inputs, results = l.outputs, blocks = round_up(results, ROWS) / ROWS;
+  const Multiplier multiplier = find_multiplier(t.columns, results);
+  const int width = multiplier.width;
   // No bit of the result depends on where a block ends, so each thread may have one.
-  const int share = round_up(int(std::min<int64_t>(1 << 20, (t.columns + threads - 1) / threads)), COLUMNS);
-  const int wanted = block_columns(sources + results, weights_size(l, false), t.columns, COLUMNS, 512 / VECTOR_BYTES);
-  const int block = std::min(share, wanted), panels = block / COLUMNS;
-  const int64_t row = int64_t{block} * LANES;
-  const int64_t plane = apart(row * blocks * ROWS), v_plane = apart(int64_t{panels} * sources * COLUMNS * LANES);
-  const Multiply whole = find_multiply(ROWS, std::make_index_sequence<ROWS>{});
-  const Multiply rest = find_multiply(results - (blocks - 1) * ROWS, std::make_index_sequence<ROWS>{});
+  const int share = round_up(int(std::min<int64_t>(1 << 20, (t.columns + threads - 1) / threads)), width);
+  const int block = std::min(share, block_columns(sources + results, t.columns, width, width)), panels = block / width;
+  const int64_t row = int64_t{block} * LANES, step = int64_t{sources} * ROWS;
+  const int64_t plane = apart(row * blocks * ROWS), v_plane = apart(int64_t{panels} * sources * width * LANES);
   const auto compute = [&](int64_t first, int threads) {
-    // [frequency][panel][source][COLUMNS] and [frequency][result][block], in vectors.
+    // [frequency][panel][source][width] and [frequency][result][block], in vectors.
     float* v = scratch(PACKED, size_t(FREQUENCIES) * v_plane);
     float* m = scratch(SUMS, size_t(FREQUENCIES) * plane);
     if (v == nullptr || m == nullptr) return false;
-    const int n = int(std::min<int64_t>(block, t.columns - first)), used = (n + COLUMNS - 1) / COLUMNS;
+    const int n = int(std::min<int64_t>(block, t.columns - first)), used = (n + width - 1) / width;
     Tiling::Column at[MOST_COLUMNS];
     for (int j = 0; j < n; ++j) at[j] = t.at(first + j);
     parallel(sources, 4, threads, [&](int64_t begin, int64_t end) {
       for (int c = int(begin); c < int(end); ++c)
-        for (int j = 0; j < used * COLUMNS; ++j) {
-          float* to = v + ((int64_t{j / COLUMNS} * sources + c) * COLUMNS + j % COLUMNS) * LANES;
+        for (int j = 0; j < used * width; ++j) {
+          float* to = v + ((int64_t{j / width} * sources + c) * width + j % width) * LANES;
           if (j < n)
             transform_tile(t, at[j], x + (at[j].group * sources + c) * t.in_channel, &fusion, c,
                            [&](int f, Vector o) { store(to + f * v_plane, o); });
@@ -308,10 +333,14 @@ inline Reason forward(const Layer& l, const Maps& maps, const float* x, const fl
     });
     parallel(int64_t{FREQUENCIES} * blocks, std::max(1, blocks / 4), threads, [&](int64_t begin, int64_t end) {
       for (int p = 0; p < used; ++p)
-        for (int64_t i = begin; i < end; ++i)
-          (i % blocks == blocks - 1 ? rest : whole)(
-              u + i * sources * ROWS, v + i / blocks * v_plane + int64_t{p} * sources * COLUMNS * LANES, sources,
-              m + i / blocks * plane + i % blocks * ROWS * row + p * COLUMNS * LANES, row);
+        for (int64_t i = begin, done; i < end; i += done) {
+          const int64_t f = i / blocks, k = i % blocks;
+          const bool several = k + multiplier.together < blocks && i + multiplier.together <= end;
+          done = several ? multiplier.together : 1;
+          (several ? multiplier.several : k == blocks - 1 ? multiplier.last : multiplier.one)(
+              u + i * step, step, v + f * v_plane + int64_t{p} * sources * width * LANES, sources,
+              m + f * plane + k * ROWS * row + p * width * LANES, row);
+        }
     });
     parallel(results, 4, threads, [&](int64_t begin, int64_t end) {
       for (int k = int(begin); k < int(end); ++k) {
@@ -404,6 +433,7 @@ FT_INLINE void add_products(const float* y, const float* x, int64_t panel, int64
                             std::index_sequence<I...>) {
   Vector acc[OUTPUTS * INPUTS];
   ((acc[I] = Vector{}), ...);
+  (__builtin_prefetch(sums + int64_t(I / INPUTS) * row + I % INPUTS * LANES, 1, 3), ...);
   for (int64_t s = 0; s < samples; ++s, y += LANES, x += LANES)
     ((acc[I] += fill(y[I / INPUTS]) * load(x + int64_t(I % INPUTS) * panel)), ...);
   ((store(sums + int64_t(I / INPUTS) * row + I % INPUTS * LANES,
@@ -476,7 +506,10 @@ inline Reason weight_gradient(const Layer& l, const Maps& maps, const float* x, 
   const Tiling t(l, maps);
   const int in_blocks = round_up(l.inputs, LANES) / LANES, out_blocks = round_up(l.outputs, LANES) / LANES;
   const int64_t row = int64_t{in_blocks} * LANES, plane = row * out_blocks * LANES, size = FREQUENCIES * plane;
-  const int block = block_columns((in_blocks + out_blocks) * LANES, 2 * size, t.columns, 4, 1024 / VECTOR_BYTES);
+  // Sums that lie farther away than the second-level cache must serve many columns.
+  constexpr int64_t NEAR = 3 << 18;
+  const int least = size < NEAR ? 4 : 1024 / VECTOR_BYTES;
+  const int block = block_columns((in_blocks + out_blocks) * LANES, t.columns, 4, least);
   const int64_t samples = int64_t{block} * LANES;
   // The columns are shared out in chunks that add up sums of their own, as long as those are small. Their
   // number, and so every bit of the result, is the same for any number of threads.
