@@ -57,7 +57,7 @@ def test_what_was_measured_is_kept_and_used_if_asked_for(tiny, cache, monkeypatc
     changed += "Winograd / Winograd / Winograd, not sparse / sparse / sparse"
     assert changed in results[6:]
     assert line == f"kept in {cache}; used if FREETICKETS_COSTS=measured is set"
-    shipped = COSTS[instruction_set()]
+    shipped = choice.shipped_costs(instruction_set())
     assert choice.basis().costs == shipped
     monkeypatch.setenv("FREETICKETS_COSTS", "measured")
     found = choice.basis().costs

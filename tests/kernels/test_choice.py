@@ -9,7 +9,15 @@ from torch import nn
 
 from freetickets.errors import DamagedFileError, FreeTicketsError
 from freetickets.kernels import choice, choices, ops
-from freetickets.kernels.choice import COSTS, Costs, Work, basis, convolution_ways, predicting_way
+from freetickets.kernels.choice import (
+    COSTS,
+    Costs,
+    Work,
+    basis,
+    convolution_ways,
+    predicting_way,
+    shipped_costs,
+)
 from freetickets.kernels.choices import Choices, difference, joined, words
 from freetickets.kernels.inference import compile_network
 from freetickets.kernels.layout import GroupedLayout
@@ -39,9 +47,18 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("channels", "size"), [(160, 32), (320, 16), (640, 8), (64, 16)])
 def test_nearly_dense_layers_take_winograds_way_and_others_skip_zeros(instructions, channels, size):
-    assert basis() == (COSTS[instructions], "shipped", True)
+    assert basis() == (shipped_costs(instructions), "shipped", True)
     for density, way in ((1.0, WINOGRAD), (0.6, WINOGRAD), (0.1, 0), (0.02, 0)):
         assert ways(work(channels, size, density)) == way
+
+
+def test_zen_4_computes_long_vectors_in_halves_and_has_costs_of_its_own(monkeypatch):
+    for family, halves in (("25", True), ("26", False), ("6", False), (None, False)):
+        monkeypatch.setattr(choice, "_processor", {"cpu family": family}.get)
+        assert shipped_costs("avx512") == COSTS["avx512 in halves" if halves else "avx512"]
+        assert shipped_costs("avx2") == COSTS["avx2"]
+    monkeypatch.undo()
+    assert choice.processor() != choice._processor("cpu family")
 
 
 def test_winograds_way_is_for_many_samples_and_linear_layers_skip_zeros_unless_few():
@@ -168,7 +185,7 @@ def test_what_was_chosen_is_told_in_words(instructions):
     make(made)
     told = made.state_dict()
     assert (told["kernels"], told["winograd"], told["costs"]) == ([instructions], True, "shipped")
-    assert told["nanoseconds"] == choice.COSTS[instructions].plain()
+    assert told["nanoseconds"] == shipped_costs(instructions).plain()
     *convolutions, last = told["ways"].items()
     maps = "of 36864 weights, maps of 16x16, 33 to 48 samples"
     assert convolutions == [
@@ -184,7 +201,7 @@ def test_a_run_keeps_its_choices_and_what_they_rest_on(monkeypatch):
     before = Choices()
     before.conv2d("first", CONV, SIZE, groups(40))
     monkeypatch.delenv("FREETICKETS_WINOGRAD")
-    monkeypatch.setitem(choice.COSTS, instruction_set(), choice.COSTS["baseline"])
+    monkeypatch.setattr(choice, "shipped_costs", lambda _: COSTS["baseline"])
     again, anew = Choices(), Choices()
     again.load_state_dict(before.state_dict())
     assert again.state_dict() == before.state_dict()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 
 from ..kernels import choice, ops
-from ..kernels.choice import COSTS, DIRECTIONS, Costs, Work
+from ..kernels.choice import DIRECTIONS, Costs, Work, shipped_costs
 from ..kernels.choices import words
 from ..kernels.library import instruction_set
 from .kernels import LEAST_SECONDS, WINOGRAD, Conv, conv_sides
@@ -38,7 +38,7 @@ Factors = Mapping[tuple[str, int], float]
 def costs(settings: Settings) -> Iterator[Ratio | str]:
     """Measures, tells which choices change, and keeps the constants in the cache folder."""
     instructions = instruction_set()
-    shipped = COSTS[instructions]
+    shipped = shipped_costs(instructions)
     factors: dict[tuple[str, int], float] = {}
     for way in _WAYS:
         for kind, pair in _measure(way, shipped, settings).items():
