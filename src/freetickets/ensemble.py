@@ -22,7 +22,6 @@ from .data.samples import as_array, looked_up
 from .device import find_device
 from .errors import DamagedFileError, FreeTicketsError
 from .kernels.inference import LazilyCompiled
-from .kernels.team import answer_all
 from .methods import Method
 from .methods.members import MemberNetwork
 from .networks import create, network_of
@@ -251,7 +250,7 @@ class Ensemble:
         """What `member_predictions` returns, batch after batch."""
         for inputs in self.batches(x, batch_size):
             with looked_up(inputs):
-                outputs = answer_all(self._predictors, inputs)
+                outputs = [predict(inputs) for predict in self._predictors]
             for i, network in enumerate(self._networks):
                 if not isinstance(network, MemberNetwork):
                     outputs[i] = outputs[i][None]

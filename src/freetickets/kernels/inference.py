@@ -217,13 +217,6 @@ class LazilyCompiled:
             compiled = self._made[1]
         return compiled(x)
 
-    def is_compiled_for(self, x: Tensor) -> bool:
-        """Whether such an input is answered by what was compiled, as far as is known."""
-        network, kind = self._made and self._made[1], _kind((x,))
-        if kind is None or not isinstance(network, CompiledNetwork):
-            return False
-        return network._ways.get(kind, network._original) is not network._original
-
 
 _making = threading.Lock()  # not one for each: they could not be copied
 
