@@ -39,10 +39,18 @@ class Case(NamedTuple):
         return F.conv2d(x, weight, bias, *self.geometry[1:])
 
 
+# Of each kind the least and the largest kernels, strides and paddings.
+LIMITS = {
+    "any": [(1, 5), (1, 3), (0, 3)],
+    "Winograd": [(3, 3), (1, 1), (0, 2)],
+    "1x1": [(1, 1), (1, 3), (0, 0)],
+}
+
+
 @st.composite
-def convolutions(draw, winograd=False):
-    limits = [(3, 3), (1, 1), (0, 2)] if winograd else [(1, 5), (1, 3), (0, 3)]
-    kernel, stride, padding = (draw(st.tuples(*(st.integers(*each),) * 2)) for each in limits)
+def convolutions(draw, kind="any"):
+    winograd = kind != "any"
+    kernel, stride, padding = (draw(st.tuples(*(st.integers(*each),) * 2)) for each in LIMITS[kind])
     # Large enough for one position of the result at least.
     least = [max(1, k - 2 * p) for k, p in zip(kernel, padding, strict=True)]
     size = draw(st.tuples(*(st.integers(smallest, 17) for smallest in least)))
@@ -115,11 +123,11 @@ class Layer:
 # ---- against PyTorch
 
 
-@pytest.mark.parametrize("winograd", [False, True])
+@pytest.mark.parametrize("kind", ["any", "Winograd"])
 @given(data=st.data())
 @EXAMPLES
-def test_a_convolution_and_its_gradients_are_pytorchs(instructions, memory_of_nan, winograd, data):
-    Layer(data.draw(convolutions(winograd))).check()
+def test_a_convolution_and_its_gradients_are_pytorchs(instructions, memory_of_nan, kind, data):
+    Layer(data.draw(convolutions(kind))).check()
 
 
 @given(case=matrices(), relu=st.booleans())
@@ -128,7 +136,7 @@ def test_a_linear_layer_and_its_gradients_are_pytorchs(instructions, memory_of_n
     Layer(case).check(relu)
 
 
-@pytest.mark.parametrize("kind", ["rows", "samples", "Winograd"])
+@pytest.mark.parametrize("kind", ["rows", "samples", "Winograd", "1x1"])
 @given(
     data=st.data(), residual=st.booleans(), relu=st.booleans(), prepared=st.booleans(),
     scaled=st.sampled_from([None, "plain", "relu"]),
@@ -137,7 +145,7 @@ def test_a_linear_layer_and_its_gradients_are_pytorchs(instructions, memory_of_n
 def test_a_fused_convolution_is_pytorchs_in_any_layout(
     instructions, memory_of_nan, kind, data, residual, relu, prepared, scaled
 ):
-    case = data.draw(convolutions(kind == "Winograd"))
+    case = data.draw(convolutions(kind if kind in LIMITS else "any"))
     layer, lanes = Layer(case), 1 if kind == "rows" else library.lanes()
     generator = torch.Generator().manual_seed(case.seed)
     scaling, read = None, layer.x.double()
@@ -152,7 +160,7 @@ def test_a_fused_convolution_is_pytorchs_in_any_layout(
     skip = torch.randn(wanted.shape, generator=generator)
     wanted = wanted + skip if residual else wanted
     x, added = to_groups(layer.x, lanes), to_groups(skip, lanes) if residual else None
-    if kind == "Winograd":
+    if kind in LIMITS:
         weights = winograd.transform(layer.weight, case.geometry)
         y = winograd.convolve(x, weights, case.geometry, layer.bias, added, relu, scaling)
     else:
@@ -208,6 +216,25 @@ def test_large_layers_are_pytorchs_too(instructions, case):
 def test_every_bit_is_the_same_for_any_number_of_threads(same_bits, case):
     layer = Layer(case)
     same_bits(lambda: directions(layer.run, *layer.leaves))
+
+
+@pytest.mark.parametrize(
+    ("batch", "outputs", "inputs", "stride", "size"),
+    [(33, 130, 61, 1, (9, 7)), (3, 100, 300, 2, (5, 4)), (4, 61, 700, 1, (1, 1)),
+     (2, 30, 8, 3, (4, 2))],
+)  # fmt: skip
+def test_1x1_has_pytorchs_products_and_the_same_bits_for_any_number_of_threads(
+    instructions, same_bits, batch, outputs, inputs, stride, size
+):
+    shape, strides = (outputs, inputs, 1, 1), (stride, stride)
+    layer = Layer(_large(batch, shape, strides, (0, 0), size, 1.0))
+    x = to_groups(layer.x, library.lanes())
+    weights = winograd.transform(layer.weight, layer.geometry)
+    same_bits(lambda: [winograd.convolve(x, weights, layer.geometry)])
+    found = from_groups(winograd.convolve(x, weights, layer.geometry), batch)
+    read, weight = layer.x.double(), layer.weight.double()
+    terms = F.conv2d(read.abs(), weight.abs(), stride=strides)
+    assert_close([found], [F.conv2d(read, weight, stride=strides)], [terms])
 
 
 # ---- what is not finite
@@ -335,7 +362,13 @@ def test_winograds_weights_for_another_layer_are_refused():
     turned = Geometry((61, 130, 3, 3), (1, 1), (1, 1))
     with pytest.raises(FreeTicketsError, match="no transformed weights of this layer"):
         winograd.convolve(torch.zeros(1, 130, 13, 7, library.lanes()), weights, turned)
+    pointwise = layer.geometry._replace(shape=(130, 61, 1, 1))
+    with pytest.raises(FreeTicketsError, match="no transformed weights of this layer"):
+        winograd.convolve(
+            torch.zeros(1, 61, 13, 7, library.lanes()), weights, pointwise._replace(padding=(0, 0))
+        )
     for geometry in (
+        pointwise,
         Geometry((8, 8, 3, 3), (2, 1), (1, 1)),
         Geometry((8, 8, 3, 1), (1, 1), (1, 1)),
         Geometry((8, 8, 3, 3), (1, 1), (3, 1)),
@@ -343,6 +376,9 @@ def test_winograds_weights_for_another_layer_are_refused():
         assert not winograd.suits(geometry)
         with pytest.raises(FreeTicketsError, match=r"for 3x3, stride 1 and a padding of 2"):
             winograd.transform(torch.zeros(geometry.shape), geometry)
+    maps = torch.zeros(1, 8, 5, 5, library.lanes())
+    with pytest.raises(FreeTicketsError, match="is that of 3x3 weights"):
+        winograd.weight_gradient(maps, maps, Geometry((8, 8, 1, 1)))
 
 
 @BOTH

@@ -207,8 +207,8 @@ def sparse_time(work: Work, direction: int, costs: Costs) -> float:
 
 
 def winograd_time(work: Work, direction: int, costs: Costs, *, prepared: bool = False) -> float:
-    """What Winograd's way takes; `prepared`: the weights are transformed already."""
-    if not winograd.suits(work.geometry):
+    """What Winograd's way takes; `prepared`: to predict, with weights transformed already."""
+    if not (winograd.predicts if prepared else winograd.suits)(work.geometry):
         return float("inf")
     last = direction == ops.WEIGHT_GRADIENT
     outputs, inputs = work.geometry.shape[:2]
@@ -217,8 +217,9 @@ def winograd_time(work: Work, direction: int, costs: Costs, *, prepared: bool = 
         height, width = work.height, work.width
     if last:  # channels lie in the lanes there: those that fill none are multiplied all the same
         outputs, inputs = (-(-channels // lanes()) * lanes() for channels in (outputs, inputs))
-    tiles = 36 * -(-height // 4) * -(-width // 4) * work.samples
-    weights = 36 * outputs * inputs * costs.transformed * (0.25 if prepared else 1)
+    frequencies, side = (1, 1) if work.geometry.shape[2] == 1 else (36, 4)
+    tiles = frequencies * -(-height // side) * -(-width // side) * work.samples
+    weights = frequencies * outputs * inputs * costs.transformed * (0.25 if prepared else 1)
     numbers = tiles * (outputs + inputs) * costs.transform[last]
     return tiles * outputs * inputs * costs.product[last] + numbers + weights
 

@@ -1,4 +1,7 @@
-"""Winograd's way through a convolution that is nearly dense: see native/winograd.h."""
+"""Winograd's way through a convolution that is nearly dense: see native/winograd.h.
+
+One by 1x1 has nothing to transform: its weights are multiplied as they are (native/products.h).
+"""
 
 import torch
 from torch import Tensor
@@ -7,8 +10,13 @@ from .library import Geometry, call, compute, empty, layer_struct, native, ready
 
 
 def suits(geometry: Geometry) -> bool:
-    """Whether a convolution can be computed in this way."""
+    """Whether a convolution and its gradients can be computed in this way."""
     return geometry.shape[2:] == (3, 3) and geometry.stride == (1, 1) and max(geometry.padding) <= 2
+
+
+def predicts(geometry: Geometry) -> bool:
+    """Whether a convolution can, but perhaps not its gradients."""
+    return suits(geometry) or (geometry.shape[2:] == (1, 1) and geometry.padding == (0, 0))
 
 
 def transform(weight: Tensor, geometry: Geometry, *, transposed: bool = False) -> Tensor:

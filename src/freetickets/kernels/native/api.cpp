@@ -246,6 +246,7 @@ const char* ft_winograd_gradient(const GivenLayer* layer, const GivenMaps* maps,
   const Kernels& k = kernels();
   Call c;
   FT_TRY(check_winograd(k, layer, maps, threads, c));
+  FT_NEED(c.layer.taps() == 9, "Winograd's gradient is that of 3x3 weights");
   FT_TRY(check_maps(c.maps.lanes, x));
   FT_TRY(check_maps(c.maps.lanes, dy));
   FT_TRY(check_numbers(1, dw));

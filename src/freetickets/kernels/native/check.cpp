@@ -131,8 +131,11 @@ Reason check(const Kernels& kernels, const GivenLayer* layer, const GivenMaps* m
 
 Reason check_winograd(const GivenLayer* given, Layer& layer) {
   FT_TRY(check(given, layer));
-  FT_NEED(layer.kernel_h == 3 && layer.kernel_w == 3 && layer.phases() == 1 && layer.pad_h <= 2 && layer.pad_w <= 2,
-          "Winograd's way is for 3x3, stride 1 and a padding of 2 at the most");
+  const bool winograd = layer.kernel_h == 3 && layer.kernel_w == 3 && layer.phases() == 1 && layer.pad_h <= 2 &&
+                        layer.pad_w <= 2;
+  const bool pointwise = layer.taps() == 1 && layer.pad_h == 0 && layer.pad_w == 0;
+  FT_NEED(winograd || pointwise,
+          "Winograd's way is for 3x3, stride 1 and a padding of 2 at the most, and for 1x1 without padding");
   return nullptr;
 }
 

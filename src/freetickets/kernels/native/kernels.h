@@ -24,7 +24,7 @@ struct Kernels {
   Reason (*linear_backward)(const Layer& layer, int64_t samples, const float* x, const float* y, const float* dy,
                             const float* values, const int32_t* plan, int64_t nonzeros, float* dx, float* dvalues,
                             float* dbias, int threads);
-  // Winograd's way, for 3x3 and stride 1: see winograd.h.
+  // Winograd's way, for 3x3 and stride 1: see winograd.h; products of 1x1: see products.h.
   int64_t (*winograd_size)(const Layer& layer, bool transposed);
   void (*winograd_weights)(const Layer& layer, const float* weight, bool transposed, float* weights, int threads);
   Reason (*winograd_forward)(const Layer& layer, const Maps& maps, const float* x, const float* weights,

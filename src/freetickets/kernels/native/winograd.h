@@ -8,34 +8,18 @@
 // The points are 0, ±2/3, ±3/2 and infinity: with the usual ±1 and ±2, rounding costs four times as much.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstring>
-
-#include "check.h"
-#include "layer.h"
-#include "parallel.h"
-#include "vector.h"
+#include "products.h"
 
 namespace FT_NAMESPACE {
 namespace winograd {
 
-using freetickets::Fusion;
-using freetickets::Layer;
-using freetickets::Maps;
-using freetickets::Reason;
-using freetickets::parallel;
-using freetickets::scratch;
-using namespace freetickets::slots;
+using namespace products;
 
 constexpr int SIDE = 6, RESULT = 4, FREQUENCIES = SIDE * SIDE;
 constexpr float A1 = 2.0f / 3, B1 = 3.0f / 2;  // the points, whose product is 1
 constexpr float A2 = A1 * A1, B2 = B1 * B1, A3 = A2 * A1, B3 = B2 * B1;
 // What the transforms of weights divide by.
 constexpr float OF_A = 1 / (2 * A2 * (A2 - B2)), OF_B = 1 / (2 * B2 * (B2 - A2));
-
-inline int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
 // ---- the transforms, in one dimension: numbers that lie `s` apart to numbers that lie `t` apart
 
@@ -111,9 +95,6 @@ struct Tiling {
 // What lies beyond the map.
 alignas(64) inline const float NOTHING[LANES] = {};
 
-// Asks the memory for the same place of the next channel: no processor guesses steps of a whole channel.
-FT_INLINE void ask(const float* p) { __builtin_prefetch(p, 0, 3); }
-
 // The 6x6 positions that a tile reads, transformed; those beyond the map are zero. `put` gets a frequency and its
 // vector. A row of the loops below is six vectors, which stay in registers; what stands between the two transforms
 // does not fit there.
@@ -175,59 +156,22 @@ inline int block_columns(int channels, int64_t columns, int unit, int least) {
   return std::max(1, int(most) / unit) * unit;
 }
 
-// Does pieces of work: one thread does one if there are enough of them, for what it makes stays in its
-// caches; else all threads do each. (What one core has written, another reads slowly: with few channels that
-// takes longer than it saves.) A piece tells whether it had the memory that it needed.
-template <class Piece>
-bool share_out(int64_t count, int channels, int threads, Piece&& piece) {
-  constexpr int MANY = 100;
-  std::atomic<bool> fine{true};
-  if (threads == 1 || count < threads) {
-    for (int64_t i = 0; i < count && fine; ++i) fine = piece(i, channels < MANY ? 1 : threads);
-  } else {
-    parallel(count, 1, threads, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        if (!piece(i, 1)) fine = false;
-    });
-  }
-  return fine;
-}
-
 // ---- forward, and so the input gradient
-
-// Sums of so many results and columns stay in registers.
-#if FT_LANES == 16
-constexpr int ROWS = 6, COLUMNS = 4;
-#else
-constexpr int ROWS = 4, COLUMNS = 3;
-#endif
-
-// Transformed weights: a vector that says for whom they are, then [frequency][block of results][source][ROWS].
-constexpr int HEADER = 16;
-constexpr int32_t MAGIC = 0x57494e30 + ROWS;
 
 inline int64_t weights_size(const Layer& l, bool transposed) {
   const int sources = transposed ? l.outputs : l.inputs, results = transposed ? l.inputs : l.outputs;
-  return HEADER + int64_t{FREQUENCIES} * round_up(results, ROWS) * sources;
+  return HEADER + int64_t{l.taps() == 1 ? 1 : FREQUENCIES} * round_up(results, ROWS) * sources;
 }
 
-// Refuses memory that does not hold weights of this layer for this instruction set.
-inline Reason check_weights(const Layer& l, const float* u) {
-  int32_t header[4];
-  std::memcpy(header, u, sizeof header);
-  FT_NEED(header[0] == MAGIC && header[1] == l.inputs && header[2] == l.outputs,
-          "these are no transformed weights of this layer, for this instruction set");
-  return nullptr;
-}
-
-// Transforms a dense weight (outputs, inputs, 3, 3). For the input gradient, inputs and outputs change
-// places, and the kernel is turned round.
+// Transforms a dense weight (outputs, inputs, 3, 3); one of 1x1 is only put in order. For the input gradient, inputs and
+// outputs change places, and the kernel is turned round.
 inline void transform_weights(const Layer& l, const float* w, bool transposed, float* u, int threads) {
   const int sources = transposed ? l.outputs : l.inputs, results = transposed ? l.inputs : l.outputs;
   const int blocks = round_up(results, ROWS) / ROWS;
-  const int32_t header[HEADER] = {MAGIC, sources, results};
+  const int32_t header[HEADER] = {MAGIC, sources, results, l.taps()};
   std::memcpy(u, header, sizeof header);
   u += HEADER;
+  if (l.taps() == 1) return put_in_order(w, sources, results, transposed, u, threads);
   parallel(blocks, 1, threads, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b)
       for (int s = 0; s < sources; ++s) {
@@ -246,63 +190,11 @@ inline void transform_weights(const Layer& l, const float* w, bool transposed, f
   });
 }
 
-// Weights lie in memory that no processor asks early enough by itself. In floats.
-constexpr int WEIGHTS_AHEAD = 1024;
-
-// The products of results and a panel of columns. The weights of a block of results begin `step` floats after those of
-// the one before.
-using Multiply = void (*)(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row);
-
-template <int WIDTH, size_t... I>
-FT_INLINE void multiply(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row,
-                        std::index_sequence<I...>) {
-  constexpr int BLOCKS = (sizeof...(I) / WIDTH + ROWS - 1) / ROWS;
-  Vector sums[sizeof...(I)];
-  ((sums[I] = Vector{}), ...);
-  const int64_t ahead = BLOCKS == 1 ? WEIGHTS_AHEAD : BLOCKS * step;  // what follows a block is asked for with others
-  for (int s = 0; s < sources; ++s, u += ROWS, v += WIDTH * LANES) {
-    for (int b = 0; b < BLOCKS; ++b) __builtin_prefetch(u + b * step + ahead, 0, 2);
-    ((sums[I] += fill(u[I / WIDTH / ROWS * step + I / WIDTH % ROWS]) * load(v + I % WIDTH * LANES)), ...);
-  }
-  (store(m + (I / WIDTH) * row + I % WIDTH * LANES, sums[I]), ...);
-}
-
-template <int WIDTH, size_t RESULTS>
-void multiply(const float* u, int64_t step, const float* v, int sources, float* m, int64_t row) {
-  multiply<WIDTH>(u, step, v, sources, m, row, std::make_index_sequence<RESULTS * WIDTH>{});
-}
-
-// The last block may have fewer results: of 32, it has 2, and whole ones would cost a ninth more.
-template <int WIDTH, size_t... R>
-Multiply find_multiply(int results, std::index_sequence<R...>) {
-  static constexpr Multiply all[] = {multiply<WIDTH, R + 1>...};
-  return all[results - 1];
-}
-
-// How panels of so many columns are multiplied. Where there are fewer than registers have room for, several blocks of
-// results are multiplied at once instead.
-struct Multiplier {
-  int width, together;  // columns of a panel, blocks at once
-  Multiply several, one, last;
-};
-
-template <int WIDTH>
-Multiplier multiplier_of_width(int results) {
-  constexpr int TOGETHER = COLUMNS / WIDTH;
-  constexpr std::make_index_sequence<ROWS> UP_TO_ROWS{};
-  return {WIDTH, TOGETHER, multiply<WIDTH, TOGETHER * ROWS>, multiply<WIDTH, ROWS>,
-          find_multiply<WIDTH>((results - 1) % ROWS + 1, UP_TO_ROWS)};
-}
-
-inline Multiplier find_multiplier(int64_t columns, int results) {
-  if (columns == 1) return multiplier_of_width<1>(results);
-  return columns == 2 ? multiplier_of_width<2>(results) : multiplier_of_width<COLUMNS>(results);
-}
-
 inline Reason forward(const Layer& l, const Maps& maps, const float* x, const float* u, const Fusion& fusion,
                       float* y, int threads) {
   FT_TRY(check_weights(l, u));
   u += HEADER;
+  if (l.taps() == 1) return products::forward(l, maps, x, u, fusion, y, threads);
   const Tiling t(l, maps);
   const int sources = l.inputs, results = l.outputs, blocks = round_up(results, ROWS) / ROWS;
   const Multiplier multiplier = find_multiplier(t.columns, results);
