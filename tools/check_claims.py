@@ -158,9 +158,15 @@ def measure(scale: Scale, finding: Any) -> tuple[float, float, float] | None:
         spread = ((len(one["cells"]) - 3) * max(1, len(values))) ** -0.5
         return (float(np.mean(values)), spread, np.inf) if values else None
     if columns[0].startswith("seconds_"):
-        # The spread of these timings was not kept; which cells they are of is all that is known.
-        sides = (scale.by_seed(side["cells"][0], ["nll"], None) for side in (one, other))
-        return UNKNOWN if set.intersection(*map(set, sides)) else None
+        rounds = [np.log(side["seconds"]) for side in (one, other)]
+        if not all(map(len, rounds)):
+            return None
+        logs = rounds[0] - rounds[1]
+        return (
+            (float(logs.mean()), float(stats.sem(logs)), len(logs) - 1)
+            if logs[1:].size
+            else UNKNOWN
+        )
     (cell,), (against,) = one["cells"], other["cells"]
     mine = scale.by_seed(cell, columns, one["members"])
     theirs = scale.by_seed(against, columns, other["members"])
@@ -206,7 +212,7 @@ def measure(scale: Scale, finding: Any) -> tuple[float, float, float] | None:
 def p_values(finding: Any, value: float, error: float, freedom: float) -> tuple[float, float, int]:
     """For and against, and on which side it lies."""
     column, claimed = finding["columns"][-1], finding["claimed"]
-    lower = column.endswith(("nll", "ece", "flops", "seconds"))
+    lower = column.endswith(("nll", "ece", "flops")) or column.startswith("seconds")
     gain, margin = (-value if lower else value), MARGINS.get(column, 0.0)
     side = int(np.sign(gain))
     if error == 0:

@@ -20,11 +20,13 @@ from typing import Any
 import yaml
 
 from freetickets.experiments.claims import Verdict, judge
+from freetickets.experiments.evidence import Evidence
 from freetickets.experiments.experiment import Row
 from freetickets.experiments.findings import Finding
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.page import write
 from freetickets.experiments.results import Results
+from freetickets.experiments.timing import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 # A page on the web should not weigh more than it tells: the others are in results.html.
@@ -69,7 +71,7 @@ def write_page(scale: str, runs: Path | None, root: Path) -> Path:
         page.write_text(text)
         kept.mkdir(parents=True, exist_ok=True)
         shutil.copy(made / "cells.csv", kept / "cells.csv")
-        (kept / "claims.json").write_text(as_json(verdicts))
+        (kept / "claims.json").write_text(as_json(verdicts, Evidence(results)))
         if (made / "images").is_dir():
             if runs is not None:
                 shutil.rmtree(images, ignore_errors=True)
@@ -77,22 +79,25 @@ def write_page(scale: str, runs: Path | None, root: Path) -> Path:
     return page
 
 
-def as_json(verdicts: Iterable[Verdict]) -> str:
+def as_json(verdicts: Iterable[Verdict], evidence: Evidence) -> str:
     """Every finding with the cells and columns that it is about, for programs."""
 
-    def side(row: Row | None) -> dict[str, Any] | None:
+    def side(row: Row | None, column: str) -> dict[str, Any] | None:
         if row is None:
             return None
         joined = None if row.of is None else row.of.name
-        return {"cells": [cell.name for cell in row.cells], "members": row.members, "of": joined}
+        told = {"cells": [cell.name for cell in row.cells], "members": row.members, "of": joined}
+        return told | ({"seconds": evidence.rounds(row, column)} if column in COLUMNS else {})
 
     def finding(each: Finding) -> dict[str, Any]:
         about, it = each.about, each.estimate
+        column = about.columns[0]
         shown = (
             None if it is None else [float(f"{x:.6g}") for x in (it.value, it.error, it.degrees)]
         )
         return {
-            "one": side(about.one), "other": side(about.other), "columns": about.columns,
+            "one": side(about.one, column), "other": side(about.other, about.versus or column),
+            "columns": about.columns,
             "versus": about.versus, "claimed": about.claimed, "outcome": each.outcome,
             "value, error, freedom": shown,
         }  # fmt: skip

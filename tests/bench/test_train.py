@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,9 +25,26 @@ BARS = {
 @pytest.mark.parametrize("name", BARS)
 def test_every_measurement_runs_and_has_its_bars(tiny, name, monkeypatch):
     monkeypatch.setattr(timing, "instruction_set", lambda: "avx512")
-    rows = list(getattr(train, name.replace("-", "_"))(tiny))
-    assert all(isinstance(row, Ratio) and row.value > 0 for row in rows)
+    told = list(getattr(train, name.replace("-", "_"))(tiny))
+    rows = [row for row in told if isinstance(row, Ratio)]
+    assert all(row.value > 0 for row in rows)
+    assert len(told) == len(rows) * (2 if name == "medium" else 1)  # with its rounds
     assert [(row.bar, row.aim) for row in rows] == BARS[name]
+
+
+def test_steps_of_medium_are_timed_in_rounds(monkeypatch, tiny):
+    """A row is of the medians, a line has the ratio of each round: `grids/medium.yaml` has them."""
+    seconds = iter(range(1, 8))
+
+    def interleave(sides, repeats):
+        theirs = float(next(seconds))
+        assert repeats == 3
+        return {side: Timing(theirs if "PyTorch" in side else 0.5, 0.1) for side in sides}
+
+    monkeypatch.setattr(train, "interleave", interleave)
+    row, line, *_ = train.medium(replace(tiny, repeats=21))
+    assert row.value == pytest.approx(0.5 / 4)
+    assert line == "in rounds of 3: [" + ", ".join(f"{0.5 / k:.4f}" for k in range(1, 8)) + "]"
 
 
 def test_an_ensemble_takes_the_epochs_of_its_tickets(monkeypatch, tiny):

@@ -1,5 +1,7 @@
 """Evidence of test images: what other images would change, beside what other trainings would."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,7 +11,7 @@ from freetickets.experiments.answers import TEST, Answers, Shifted
 from freetickets.experiments.evidence import Evidence
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.results import Results, save
-from freetickets.experiments.timing import OURS, PYTORCH
+from freetickets.experiments.timing import LATER, OURS, PYTORCH, StepTime, StepTimes
 
 from .invented import invent
 
@@ -149,3 +151,29 @@ def test_seconds_are_steps_times_what_a_step_was_measured_to_take():
     assert timing.seconds(dense, PYTORCH) == pytest.approx(1.0)
     assert timing.seconds(dense, OURS) == pytest.approx(0.562)
     assert timing.seconds({**dense, "model": "fast-96-192-192"}, PYTORCH) is None
+
+
+def test_seconds_are_as_sure_as_the_rounds_of_their_timings_are_alike(world):
+    """By the rule: the logarithm of the ratio, paired by rounds, which are those of all seeds."""
+    results, records = world[0], {}
+    for key, record in results.records.items():
+        sparsity = 0.0 if record["method"] == "dense" else 0.8
+        phases = [{"epochs": 10.0, "sparsity": sparsity}, {"epochs": 8.0, "sparsity": sparsity}]
+        ledger = {**record["ledger"], "phases": phases, "dense_epochs": 10.0}
+        records[key] = {**record, "ledger": ledger}
+    sparse, dense = (0.40, 0.44, 0.39, 0.41), (0.50, 0.53, 0.50, 0.49)
+    model = next(iter(records.values()))["model"]
+    steps = (StepTime(model, 0.8, 0.5, sparse), StepTime(model, 0.0, 0.6, dense))
+    timed = replace(results, records=records, timing=StepTimes(model, ("dense", "edst"), steps))
+    logs = np.log(np.array(sparse) / dense)
+    for versus, wanted in (("", logs), (PYTORCH, np.log(1.8 * np.array(sparse) / 1.8))):
+        found = Evidence(timed).compare(EDST, DENSE, (LATER,), versus)
+        assert found.decides
+        assert found.estimate.value == pytest.approx(wanted.mean())
+        assert found.estimate.error == pytest.approx(stats.sem(wanted))
+        assert found.estimate.degrees == pytest.approx(3)
+    found = Evidence(timed).compare(EDST, DENSE, (OURS,))
+    assert not found.decides
+    assert found.noise == "timed without a spread"
+    assert timed.value(EDST, LATER, 0) == pytest.approx(1.8 * np.median(sparse))
+    assert Evidence(timed).compare(STATIC, DENSE, (LATER,)) is None

@@ -70,7 +70,7 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
         assert all(escape(note) in html for note in experiment.notes)
     for text in (markdown, html):
         assert "All of it is invented." in text
-        assert text.count("cifar10: turned images stand for svhn") == 1
+        assert text.count("CIFAR-10: turned images stand for svhn") == 1
         assert "supported" in text
         assert "contradicted" in text
         assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood for")

@@ -6,6 +6,7 @@ import pytest
 
 from freetickets.experiments import CLAIMS, Results, experiment_names, load
 from freetickets.experiments.claims import judge
+from freetickets.experiments.experiment import title_of_data
 from freetickets.experiments.findings import SIGNS
 from freetickets.experiments.grid import find_grid
 from freetickets.experiments.tables import (
@@ -60,7 +61,7 @@ def test_the_stands_say_what_was_really_used_and_what_it_took():
     results = invent_results(SOME, nothing, (1, 2))
     rows = substitutes_table(SOME, results).rows
     texts = [cell.text for cell in rows[0][:4]]
-    assert texts == ["cifar10", "wrn-28-10", "fashion-mini", "mlp-16"]
+    assert texts == ["CIFAR-10", "wrn-28-10", "fashion-mini", "mlp-16"]
     runs = [record for record in results.records.values() if record["dataset"] == "cifar10"]
     assert rows[0][5].value == len(runs)
     assert rows[0][6].value == pytest.approx(10 * len(runs) / 3600)
@@ -101,7 +102,7 @@ def test_every_verdict_stands_in_the_row_of_its_claim_and_the_column_of_its_data
     assert len(lines) == len(found)  # each once, however many tables bear on it
     for verdict in found:
         row = shown.rows[says.index(verdict.claim.says)]
-        cell = row[list(shown.header).index(verdict.dataset)]
+        cell = row[list(shown.header).index(title_of_data(verdict.dataset))]
         outcome = f"{SIGNS[verdict.outcome]} {verdict.outcome}".replace(" ", "\xa0")
         assert cell.text == f"{outcome} ({'; '.join(verdict.where)})"
 
@@ -121,7 +122,10 @@ def test_effects_stand_below_their_verdict_each_with_its_own_sign():
 def test_a_stage_shows_the_rows_that_it_is_compared_with():
     stages = {stage.name: stage for stage in find_grid("medium").experiments}
     shown = measured_table(stages["t2"], Results())
-    assert [title for title, _ in shown.row_groups] == ["few-cifar10", "few-cifar100"]
+    assert [title for title, _ in shown.row_groups] == [
+        "CIFAR-10, few images",
+        "CIFAR-100, few images",
+    ]
     first = [row[0].text.partition(" (M")[0] for row in shown.rows]
     assert first == ["Dense", "Dense Ensemble", "DST", "Static"] * 2
     assert not any("AUROC" in title for title in shown.header)  # no set was had

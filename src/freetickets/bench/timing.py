@@ -163,6 +163,11 @@ def total(pairs: Sequence[Sides]) -> Sides:
     return _combine(pairs, math.fsum)
 
 
+def median(pairs: Sequence[Sides]) -> Sides:
+    """A pair of what either side took in the middle of several rounds."""
+    return _combine(pairs, statistics.median)
+
+
 def geometric_mean(pairs: Sequence[Sides]) -> Sides:
     """A pair whose ratio is the geometric mean of the pairs' ratios."""
     return _combine(pairs, statistics.geometric_mean)

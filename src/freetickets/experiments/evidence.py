@@ -57,6 +57,10 @@ class Evidence:
         mine = self._by_seed(one, columns)
         theirs = self._by_seed(other, (versus,) if versus else columns)
         seeds = sorted(set(mine) & set(theirs))
+        if columns[0] in COLUMNS and seeds:
+            rows = (one, columns[0]), (other, versus or columns[0])
+            mine, theirs = (dict(enumerate(self.rounds(row, column))) for row, column in rows)
+            seeds = sorted(set(mine) & set(theirs))
         if columns[0] in RATIOS:
             return _ratio(columns[0], [(mine[seed], theirs[seed]) for seed in seeds])
         if not seeds:
@@ -76,6 +80,14 @@ class Evidence:
         value = statistics.fmean(mine[seed] - theirs[seed] for seed in seeds)
         estimate = Estimate(value, 2 * variance / len(seeds), freedom, sampling, samples)
         return Measured(estimate, noise, samples > 0 if joined else table is not None)
+
+    def rounds(self, row: Row, column: str) -> list[float]:
+        """The seconds of a row's training, in each round of timings: seeds don't differ in them."""
+        timing, cell = self._results.timing, row.cells[0]
+        seeds = self._results.seeds(cell)
+        if timing is None or not seeds:
+            return []
+        return timing.rounds(self._results.records[cell.name, seeds[0]], column)
 
     def correlation(self, row: Row) -> Measured | None:
         """Pearson's coefficient over the cells of a row, by Fisher's z."""
@@ -167,10 +179,8 @@ def _ratio(column: str, pairs: Sequence[tuple[float, float]]) -> Measured | None
     estimate = Estimate(statistics.fmean(logs))
     if column in _COUNTED:
         return Measured(estimate, "counted")
-    if column in COLUMNS:
-        return Measured(estimate, "medians, whose spread was not kept", decides=False)
     if len(logs) < 2:
-        return Measured(estimate, "timed once", decides=False)
+        return Measured(estimate, "timed without a spread", decides=False)
     variance = statistics.variance(logs) / len(logs)
     estimate = replace(estimate, training=variance, freedom=len(logs) - 1)
     return Measured(estimate, f"timed {len(logs)} times")

@@ -45,6 +45,22 @@ class Needs:
         return joined(self, other)
 
 
+_DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
+
+
+def title_of_data(dataset: str) -> str:
+    """What readers call the data of a key.
+
+    Example:
+        >>> title_of_data("few-cifar10"), title_of_data("imagenet"), title_of_data("mine")
+        ('CIFAR-10, few images', 'ImageNet', 'mine')
+    """
+    regime, _, name = dataset.rpartition("-")
+    if name not in _DATA:
+        return dataset
+    return f"{_DATA[name]}, {regime} images" if regime else _DATA[name]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One training, but for its seed; two rows that need the same one have equal cells."""

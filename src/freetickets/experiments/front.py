@@ -8,10 +8,10 @@ from ..report.figures.points import Mark, quality_panel
 from ..report.parts import Figure, Folded, Part, Section, Stack, Text
 from . import tables
 from .claims import Verdict
-from .experiment import Experiment, Row, own_yaml
+from .experiment import Experiment, Row, own_yaml, title_of_data
 from .findings import tally
 from .results import Results
-from .timing import OURS, PYTORCH
+from .timing import LATER, OURS, PYTORCH
 
 _TEXTS: dict[str, dict[str, str]] = own_yaml("sections.yaml")
 
@@ -31,7 +31,9 @@ def front(
     says, datasets = ({each.claim.says for each in begun}, {each.dataset for each in begun})
     shown = [it for it in verdicts if it.claim.says in says and it.dataset in datasets]
     later = dict.fromkeys(it.claim.says for it in verdicts if it.claim.says not in says)
-    later |= dict.fromkeys(f"all of {it.dataset}" for it in verdicts if it.dataset not in datasets)
+    later |= dict.fromkeys(
+        f"all of {title_of_data(it.dataset)}" for it in verdicts if it.dataset not in datasets
+    )
     waiting = [Folded("Not run yet", Text("; ".join(later)))] if later else []
     found = Stack([*texts, tables.verdict_table(shown, effects=True), *waiting, details])
     sections = [Section(**_TEXTS["found"], body=found, key="found", chapter="Summary")]
@@ -57,13 +59,14 @@ def _headline(verdict: Verdict, results: Results) -> str:
     one, other = found[0].about.one, found[0].about.other
     assert other is not None, "a headline compares two rows"
     effects = ", ".join(f"{each.about.title} {each.effect}" for each in found)
-    text = f"On {verdict.dataset}, {one.label} against {other.label}: {effects}"
+    ours = LATER if _mean(results, one, LATER) else OURS  # with the newest kernels
+    text = f"{title_of_data(verdict.dataset)}: {one.label} against {other.label}: {effects}"
     told = [
         f"{mine / theirs:.2f}x {words}"
         for column, versus, words in (
             ("train_flops", "train_flops", "its training FLOPs"),
-            (OURS, PYTORCH, "its seconds in PyTorch"),
-            (OURS, OURS, "its seconds on our kernels"),
+            (ours, PYTORCH, "its seconds in PyTorch"),
+            (ours, ours, "its seconds on our kernels"),
         )
         if (mine := _mean(results, one, column)) and (theirs := _mean(results, other, versus))
     ]

@@ -22,7 +22,7 @@ from ..report.sections import make
 from ..storage import write_atomic
 from . import tables
 from .claims import Verdict, judge
-from .experiment import Cell, Experiment, own_yaml
+from .experiment import Cell, Experiment, own_yaml, title_of_data
 from .findings import marked, tally
 from .front import front
 from .reading import PARTS
@@ -156,7 +156,9 @@ def make_page(
 def _claim(verdict: Verdict) -> Item:
     """A claim with the differences that decide it."""
     below = [Item(each.text, marked(each.outcome)) for each in verdict.findings]
-    return Item(f"{verdict.claim.says} ({verdict.dataset})", marked(verdict.outcome), below)
+    return Item(
+        f"{verdict.claim.says} ({title_of_data(verdict.dataset)})", marked(verdict.outcome), below
+    )
 
 
 # --- the page as Markdown, as GitHub shows it
@@ -240,7 +242,8 @@ class Gallery:
                 section = None if comparison is None else make(comparison, key)
                 if section is not None and isinstance(section.body, Figure):
                     figure = replace(section.body, name="-".join([experiment.name, *where, key]))
-                    title = f"{section.title} ({', '.join([experiment.paper, *where])})"
+                    told = [experiment.paper, *map(title_of_data, where)]
+                    title = f"{section.title} ({', '.join(told)})"
                     found.append(replace(section, title=title, body=figure, key=""))
         return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..metrics.score import Column, column_of
 from ..report.parts import ABSENT, Table, TableCell
 from .claims import Verdict
-from .experiment import Experiment, Row
+from .experiment import Experiment, Row, title_of_data
 from .findings import SIGNS, marked
 from .results import Record, Results
 
@@ -38,7 +38,7 @@ def measured_table(experiment: Experiment, results: Results) -> Table:
     arrows = ["" if column.key in plain else _JOINED + column.arrow for column in columns]
     titles = [column.title + arrow for column, arrow in zip(columns, arrows, strict=True)]
     groups = itertools.groupby(row.dataset for row in shown)
-    datasets = [(name, len(list(alike))) for name, alike in groups]
+    datasets = [(title_of_data(name), len(list(alike))) for name, alike in groups]
     row_groups = datasets if len(datasets) > 1 else ()
     return Table(["method", "seeds", *titles], rows, row_groups=row_groups)
 
@@ -62,7 +62,7 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
         wrong.setdefault(each.why, []).append(words)
     for row in experiment.rows:
         for column, each in row.corrected.items():
-            words = f"{row.label} on {row.dataset}, {_column(column).title} "
+            words = f"{row.label} on {title_of_data(row.dataset)}, {_column(column).title} "
             words += f"(printed {each.printed}, taken {row.paper[column]})"
             wrong.setdefault(each.why, []).append(words)
         for column, why in row.underivable.items():
@@ -87,7 +87,12 @@ def substitutes_table(experiments: Sequence[Experiment], results: Results) -> Ta
     for (dataset, data, model), records in sorted(kinds.items()):
         images = TableCell(data, below=data.partition(": ")[2])
         counts = (len({record["cell"] for record in records}), len(records))
-        cells = [TableCell(dataset), TableCell(models[dataset]), images, TableCell(model)]
+        cells = [
+            TableCell(title_of_data(dataset)),
+            TableCell(models[dataset]),
+            images,
+            TableCell(model),
+        ]
         cells += [TableCell(str(count), count) for count in counts]
         rows.append([*cells, *(TableCell.of(hours, ".2f") for hours in total_hours(records))])
     header = ["paper's data", "paper's network", "data", "network", "cells", "runs"]
@@ -103,7 +108,9 @@ def total_hours(records: Iterable[Record]) -> list[float]:
 def substitute_notes(results: Results) -> list[str]:
     """What runs say of sets that stood for others, or were left out, each once."""
     told = ((each.get("dataset"), each.get("notes", ())) for each in results.records.values())
-    return sorted({f"{dataset}: {note}" for dataset, notes in told for note in notes})
+    return sorted(
+        {f"{title_of_data(str(dataset))}: {note}" for dataset, notes in told for note in notes}
+    )
 
 
 def verdict_table(verdicts: Iterable[Verdict], effects: bool = False) -> Table:
@@ -126,7 +133,9 @@ def verdict_table(verdicts: Iterable[Verdict], effects: bool = False) -> Table:
     ]
     groups = itertools.groupby(asked for asked, _ in lines)
     asking = [(f"the {asked}'s question", len(list(alike))) for asked, alike in groups]
-    return Table(["claim", *datasets], rows, row_groups=asking if effects else ())
+    return Table(
+        ["claim", *map(title_of_data, datasets)], rows, row_groups=asking if effects else ()
+    )
 
 
 def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
@@ -135,7 +144,7 @@ def printed_against(verdicts: Iterable[Verdict]) -> Iterator[str]:
         for each in verdict.findings:
             if each.printed == "contradicted":
                 numbers = " against ".join(f"{side:g}" for side in each.about.sides)
-                where = f"{'; '.join(verdict.where)}, {verdict.dataset}"
+                where = f"{'; '.join(verdict.where)}, {title_of_data(verdict.dataset)}"
                 yield f"{verdict.claim.says} ({where}): {each.about.what} {numbers}"
 
 

@@ -3,6 +3,7 @@
 A clock that runs beside other work says little; `freetickets bench train` times all sides in turns.
 """
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ class StepTime:
     model: str
     sparsity: float
     ratio: float
-    later: float | None = None  # timed again: lengths for equal seconds stay those of `ratio`
+    later: tuple[float, ...] = ()  # timed again, in rounds: lengths stay those of `ratio`
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,28 @@ class StepTimes:
     steps: tuple[StepTime, ...]
 
     def seconds(self, record: Mapping[str, Any], column: str) -> float | None:
-        """A record's training; None where a step like its own was not timed.
+        """A record's training; None where a step like its own was not timed."""
+        rounds = self.rounds(record, column)
+        return statistics.median(rounds) if rounds else None
+
+    def rounds(self, record: Mapping[str, Any], column: str) -> list[float]:
+        """The same in each round of timings; of those whose rounds were not kept, the median.
 
         In PyTorch's kernels only the dense network was timed: zeros make it no faster there.
         """
-        ledger, total = record["ledger"], 0.0
+        ledger = record["ledger"]
         if record["method"] not in self.methods or "phases" not in ledger:
-            return None
+            return []
         if column == PYTORCH:
-            known = {(self.of, 0.0): 1.0}
+            known = {(self.of, 0.0): (1.0,) * max(1, *(len(step.later) for step in self.steps))}
         else:
-            ratios = ((s, s.later if column == LATER else s.ratio) for s in self.steps)
-            known = {(s.model, s.sparsity): ratio for s, ratio in ratios if ratio is not None}
-        for phase in ledger["phases"]:
-            if (ratio := known.get((record["model"], phase["sparsity"]))) is None:
-                return None
-            total += phase["epochs"] * ratio
-        return total / ledger["dense_epochs"]
+            known = {
+                (step.model, step.sparsity): step.later if column == LATER else (step.ratio,)
+                for step in self.steps
+            }
+        phases = [
+            [phase["epochs"] / ledger["dense_epochs"] * ratio for ratio in ratios]
+            for phase in ledger["phases"]
+            for ratios in [known.get((record["model"], phase["sparsity"]), ())]
+        ]
+        return [sum(each) for each in zip(*phases, strict=False)]

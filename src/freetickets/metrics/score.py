@@ -182,7 +182,7 @@ _COLUMNS = {
         *COSTS,
         Column("seconds_ours", "seconds, our kernels", ".2f"),
         Column("seconds_pytorch", "seconds, PyTorch", ".2f"),
-        Column("seconds_later", "seconds, our kernels later", ".2f"),
+        Column("seconds_later", "seconds, newest kernels", ".2f"),
         Column("tickets", "M", "g", True),
         Column("sparsity", "S", ".2f", True),
         Column("diversity.disagreement", "disagreement", ".4f", True),
