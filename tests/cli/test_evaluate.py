@@ -153,6 +153,8 @@ def test_a_cascade_is_fitted_shown_saved_and_predicts(
     }  # fmt: skip
     assert found["asked"] == np.bincount(answers.asked)[1:].tolist()
     assert 0 < found["asked"][0] < len(x)
+    assert len(found["seconds"]) == 2
+    assert all(0 < seconds < 60 for seconds in found["seconds"])
     for score in (ft.metrics.accuracy, ft.metrics.nll, ft.metrics.ece):
         wanted = score(answers.log_proba[None], y)
         assert found["in_turn"][score.__name__] == pytest.approx(wanted, rel=1e-4)

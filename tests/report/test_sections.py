@@ -55,7 +55,7 @@ def test_differences_are_those_of_the_main_table_in_units_of_cost(comparison, fu
 def test_how_many_members_a_cascade_asks_is_shown_beside_what_all_of_them_say(full_runs):
     adjusted = Adjusted(
         (1, 2, 3), None, None, ensemble=scores(0.85), cascade=Cascade(3, 0.9),
-        asked=(60, 30, 10), in_turn=scores(0.84),
+        asked=(60, 30, 10), in_turn=scores(0.84), seconds=(0.0021, 0.004),
     )  # fmt: skip
     run = full_runs[-1]
     (row,) = table_of(make(Comparison.of([with_results(run, adjusted=adjusted)]), "cascade"))
@@ -63,6 +63,10 @@ def test_how_many_members_a_cascade_asks_is_shown_beside_what_all_of_them_say(fu
     members, all_cost = len(run.results.members), run.ledger.relative_test_flops
     assert row["FLOPs ×"] == f"{1.5 / members * all_cost:.3f}"
     assert row["of all ×"] == f"{3 / members * all_cost:.3f}"
+    assert (row["ms"], row["of all, ms"]) == ("2.1", "4")
+    older = with_results(run, adjusted=replace(adjusted, seconds=()))
+    (row,) = table_of(make(Comparison.of([older]), "cascade"))
+    assert row["ms"] == row["of all, ms"] == "–"
     assert make(Comparison.of(full_runs), "cascade") is None
 
 

@@ -209,6 +209,7 @@ class Adjusted:
     cascade: Cascade | None = None
     asked: tuple[Natural, ...] = ()  # how many samples it asked 1, 2, ... members about
     in_turn: Values = field(default_factory=dict)  # the scores of its answers
+    seconds: tuple[float, ...] = ()  # a sample takes in turn, and by all members
 
     @property
     def mean_asked(self) -> float:

@@ -1,5 +1,7 @@
 """Evaluating a run: predictions of its test set and of others, saved, and all their scores."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from .summary import evaluation_of, network_facts_path
 
 # What methods call the number of their members.
 _MEMBERS = ("tickets", "members", "passes")
+_TIMED_SAMPLES = 256  # of a cascade
 _FEATURE_SAMPLES = 128  # the first batch, as the paper's authors take it
 
 
@@ -62,9 +65,23 @@ def evaluate_run(
     _predict(folder, missing, predictor, talk=request.asks_for_more)
     _write_facts(folder, predictor, test, request)
     found = None if adjusted is None else describe_adjustment(adjusted, ensemble)
+    if adjusted is not None and adjusted.early is not None:
+        found = {**(found or {}), "seconds": _seconds_in_turn(adjusted, test, batch_size)}
     scores = evaluation_of(folder, adjusted=found, tell=progress.warn, task=ensemble.task)
     scores.save(folder / "metrics.json")
     return scores.as_dict()
+
+
+def _seconds_in_turn(adjusted: Ensemble, test: TestSet, batch_size: int) -> tuple[float, ...]:
+    """What a test sample takes if members answer in turn, and if all do: the best of some tries."""
+    first = sets.first_samples(test.split, _TIMED_SAMPLES)
+    best = [math.inf, math.inf]
+    for _ in range(3):  # the first compiles
+        for side, predict in enumerate((adjusted.predict_in_turn, adjusted.predict_proba)):
+            began = time.perf_counter()
+            predict(first, batch_size)
+            best[side] = min(best[side], time.perf_counter() - began)
+    return tuple(each / len(first) for each in best)
 
 
 def _wanted(request: Request, test: TestSet, ensemble: Ensemble, tell: Tell) -> list[EvaluationSet]:

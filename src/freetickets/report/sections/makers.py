@@ -62,21 +62,24 @@ def cascade(comparison: Comparison) -> Iterator[Shown]:
     runs = [(run, it) for run in comparison.runs if (it := run.results.adjusted) and it.in_turn]
     most = max((len(it.asked) for _, it in runs), default=0)
     header = ["run", *(str(m) for m in range(1, most + 1)), "mean", "FLOPs ×", "of all ×"]
+    header += ["ms", "of all, ms"]
     rows = []
     for run, it in runs:
         shares = [count / sum(it.asked) for count in it.asked]
         members, cost = len(run.results.members), run.ledger.relative_test_flops
+        milliseconds = [1000 * each for each in it.seconds] or (None, None)
         costs = [count / members * cost for count in (it.mean_asked, len(it.asked))]
         rows.append(
             [
                 *row(run.name, *((share, ".1%") for share in [*shares, *[None] * most][:most])),
                 *row((it.mean_asked, ".2f"), *((each, ".3f") for each in costs)),
+                *row(*((each, ".3g") for each in milliseconds)),
                 *score_cells(it.in_turn, _SCORES),
                 *score_cells(it.ensemble, _SCORES),
             ]
         )
     titles = [score.short for score in _SCORES]
-    groups = [("", 1), ("members asked", most + 1), ("cost", 2)]
+    groups = [("", 1), ("members asked", most + 1), ("cost", 4)]
     groups += [(title, len(titles)) for title in ("in turn", "all members")]
     yield Shown(Table([*header, *titles, *titles], rows, groups))
 
