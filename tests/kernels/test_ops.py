@@ -235,6 +235,16 @@ def test_1x1_has_pytorchs_products_and_the_same_bits_for_any_number_of_threads(
     read, weight = layer.x.double(), layer.weight.double()
     terms = F.conv2d(read.abs(), weight.abs(), stride=strides)
     assert_close([found], [F.conv2d(read, weight, stride=strides)], [terms])
+    turned = winograd.transform(layer.weight, layer.geometry, transposed=True)
+    gradient = torch.randn(batch, outputs, 3, 2)
+    back = Geometry((inputs, outputs, 1, 1))
+    found = from_groups(
+        winograd.convolve(to_groups(gradient, library.lanes()), turned, back), batch
+    )
+    wanted, terms = (
+        F.conv2d(f(gradient.double()), f(weight.transpose(0, 1))) for f in (torch.clone, torch.abs)
+    )
+    assert_close([found], [wanted], [terms])
 
 
 # ---- what is not finite

@@ -105,8 +105,9 @@ FT_API const char* ft_forward_fused(const freetickets::GivenLayer* layer,
                                     int rectify_input, const float* bias, const float* residual,
                                     int rectify, float* y, int threads);
 
-// Winograd's way, for convolutions by 3x3 with stride 1 and a padding of 2 at the most, with several lanes. Weights of
-// 1x1 have no other way than to be multiplied: for the forward pass of any stride, without padding.
+// Winograd's way, for convolutions by 3x3 with stride 1 and a padding of 2 at the most, with several lanes. The same
+// functions multiply the weights of a 1x1 convolution without padding, at any stride, where nothing is transformed; it has
+// no gradient of weights here.
 // Weights (outputs, inputs, 3, 3) are transformed first: for the forward pass, or (`transposed`) for the
 // input gradient, which is the forward pass of a layer whose inputs and outputs have changed places and whose
 // padding is 2 less the padding. The size is in floats; 0: there is no such layer.

@@ -120,7 +120,7 @@ bool share_out(int64_t count, int channels, int threads, Piece&& piece) {
 
 // ---- convolutions by 1x1
 
-// Of a weight (outputs, inputs), or of one whose inputs are the results.
+// [block of results][source][ROWS] of a weight (outputs, inputs); `transposed`: its inputs are the results.
 inline void put_in_order(const float* w, int sources, int results, bool transposed, float* u, int threads) {
   const int64_t per_source = transposed ? results : 1, per_result = transposed ? 1 : sources;
   parallel(round_up(results, ROWS) / ROWS, 1, threads, [&](int64_t begin, int64_t end) {
@@ -131,6 +131,8 @@ inline void put_in_order(const float* w, int sources, int results, bool transpos
   });
 }
 
+// y = relu?(the products of weights that are in order and relu?(x * scaling), + bias + residual), at any stride. A block of
+// columns is put side by side, whatever the stride, and each of its sums is finished as soon as it is known.
 inline Reason forward(const Layer& l, const Maps& maps, const float* x, const float* u, const Fusion& fusion,
                       float* y, int threads) {
   constexpr int MOST_COLUMNS = 64;
