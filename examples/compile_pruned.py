@@ -1,4 +1,4 @@
-"""Make a network that anyone pruned, with PyTorch's own tools, predict fast on the CPU."""
+"""Make a network that was pruned with PyTorch's own tools predict fast on the CPU."""
 
 import torch
 from torch.nn.utils import prune

@@ -4,8 +4,8 @@
     python examples/edst_vs_dense.py --unseen --seeds 10 11 12 13 14  # images that it lacks
 
 `--unseen` scores the 8,000 official test images of Fashion-MNIST that fashion-mini leaves out
-(downloaded, or found in --data-dir). Stores each run as it goes; started again, it repeats nothing
-that is finished.
+(downloaded, or found in --data-dir). Runs are stored as they go; started again, the script repeats
+nothing that is finished.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> None:
     unseen = parsed.unseen
     images = unseen_images(parsed.data_dir) if unseen else ft.data.load("fashion-mini", "test")
     edst = ft.EDST(tickets=parsed.tickets, grow="random")
-    # Masked: the digits of the README then don't depend on which kernels are faster here.
+    # Masked, so that the README's digits don't depend on which kernels are faster here.
     settings = {"quiet": True, "backend": "masked"}
     print(f"| seed, {len(images):,} images | dense | EDST members' mean | EDST ensemble | FLOPs |")
     print("|---|---|---|---|---|")

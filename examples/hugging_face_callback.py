@@ -1,7 +1,7 @@
 """Sparse training with Hugging Face's Trainer: one callback, which resumes from its checkpoints.
 
     python examples/hugging_face_callback.py --epochs 5
-    python examples/hugging_face_callback.py --epochs 10  # goes on where the first one ended
+    python examples/hugging_face_callback.py --epochs 10  # continues where the first one ended
 
 Needs `pip install transformers accelerate`.
 """
@@ -21,10 +21,10 @@ from freetickets.models import create_model
 
 
 class SparseTraining(TrainerCallback):
-    """Makes the model sparse, and explores its topology.
+    """Makes the model sparse and explores its topology.
 
-    The Trainer clips gradients before any callback sees them, so the norm that `max_grad_norm`
-    bounds is that of all weights if they are masked.
+    The Trainer clips gradients before any callback sees them, so if weights are masked,
+    `max_grad_norm` bounds the norm over all of them.
 
     Args:
         sparsity: The share of zeros.
@@ -38,7 +38,7 @@ class SparseTraining(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, *_: Any, **parts: Any
     ) -> None:
-        """Makes the sparsifier: by now, what a checkpoint has of model and optimizer is loaded."""
+        """Makes the sparsifier: by now, model and optimizer are loaded from any checkpoint."""
         saved = torch.load(_file(args, state), weights_only=True) if state.global_step else None
         options = {**self.options, "topology": saved["topology"]} if saved else self.options
         self.sparsifier = ft.Sparsifier(parts["model"], parts["optimizer"], **options)
@@ -46,7 +46,7 @@ class SparseTraining(TrainerCallback):
             self.sparsifier.load_state_dict(saved)
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """The second line."""
+        """The second of the two lines."""
         self.sparsifier.step()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
@@ -54,7 +54,7 @@ class SparseTraining(TrainerCallback):
         torch.save(self.sparsifier.state_dict(), _file(args, state))
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Lets go of the weights, which stay as they are."""
+        """Releases the weights, which stay as they are."""
         self.sparsifier.detach()
 
 
@@ -63,7 +63,7 @@ def _file(args: TrainingArguments, state: TrainerState) -> Path:
 
 
 class Classifier(nn.Module):
-    """A model like any other: nothing in it knows of sparsity."""
+    """A model like any other: it knows nothing about sparsity."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Sparse training with Lightning: one callback for any module, which resumes from its checkpoints.
 
     python examples/lightning_callback.py --epochs 5
-    python examples/lightning_callback.py --epochs 10  # goes on where the first one ended
+    python examples/lightning_callback.py --epochs 10  # continues where the first one ended
 
 Needs `pip install pytorch-lightning`. With the package `lightning`, import `lightning.pytorch`.
 """
@@ -21,7 +21,7 @@ from freetickets.models import create_model
 
 
 class SparseTraining(Callback):
-    """Makes the module sparse, and explores its topology, whatever else the Trainer is told.
+    """Makes the module sparse and explores its topology, whatever the Trainer's other settings.
 
     Args:
         sparsity: The share of zeros.
@@ -34,7 +34,7 @@ class SparseTraining(Callback):
         self._saved: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Makes the sparsifier: by now, what a checkpoint has of module and optimizer is loaded."""
+        """Makes the sparsifier: by now, module and optimizer are loaded from any checkpoint."""
         saved, self._saved = self._saved, None
         options = {**self.options, "topology": saved["topology"]} if saved else self.options
         self.sparsifier = ft.Sparsifier(pl_module, trainer.optimizers[0], **options)
@@ -46,11 +46,11 @@ class SparseTraining(Callback):
         self.sparsifier.mask_gradients()
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """The second line; a batch that only accumulates gradients does not count."""
+        """The second of the two lines; a batch that only accumulates gradients does not count."""
         self.sparsifier.step()
 
     def on_train_end(self, *_: Any) -> None:
-        """Lets go of the weights, which stay as they are."""
+        """Releases the weights, which stay as they are."""
         self.sparsifier.detach()
 
     def state_dict(self) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class SparseTraining(Callback):
         return self.sparsifier.state_dict() if self.sparsifier else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Waits for the optimizer, which there is none of yet."""
+        """Keeps the state for later: there is no optimizer yet."""
         self._saved = state_dict or None
 
 
 class Classifier(LightningModule):
-    """A module like any other: nothing in it knows of sparsity."""
+    """A module like any other: it knows nothing about sparsity."""
 
     def __init__(self) -> None:
         super().__init__()

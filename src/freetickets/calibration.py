@@ -1,4 +1,4 @@
-"""Temperature scaling: mend an ensemble's confidence on data that it was not trained on."""
+"""Temperature scaling: corrects an ensemble's confidence on data that it was not trained on."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RULED_OUT = -1e5
 
 @dataclass(frozen=True)
 class Temperature:
-    """What divides log-probabilities: above 1 they become less certain, below 1 more so.
+    """A number that divides log-probabilities: above 1 they become less certain, below 1 more so.
 
     Attributes:
         values: One number for the ensemble, or one for each member.
-        scope: "ensemble" changes the combined prediction, "members" what is combined.
+        scope: "ensemble" changes the combined prediction, "members" what goes into it.
         combine: The rule to combine members that it was fitted for.
 
     Example:
@@ -60,14 +60,14 @@ class Temperature:
         return self.scale_ensemble(ensemble_log_probs(logs, self.combine))[None]
 
     def scale_members(self, log_probs: Array) -> Array:
-        """What the members (M, N, C) say at it: the same, if it is the ensemble's."""
+        """The members (M, N, C) at this temperature; unchanged if it is the ensemble's."""
         if self.scope == "ensemble":
             return log_probs
         self.check_members(len(log_probs))
         return normalise(log_probs / np.array(self.values)[:, None, None])
 
     def scale_ensemble(self, log_probs: Array) -> Array:
-        """What the ensemble (N, C) says at it: the same, if it is the members'."""
+        """The ensemble's prediction (N, C) at this temperature; unchanged if it is the members'."""
         return log_probs if self.scope == "members" else normalise(log_probs / self.values[0])
 
     def check_members(self, count: int) -> None:
@@ -91,7 +91,7 @@ class Temperature:
 
 
 def check_scope(scope: str) -> None:
-    """Raises unless a temperature can be fitted to that."""
+    """Raises unless a temperature can be fitted for this scope."""
     check_known("scope of a temperature", str(scope), SCOPES)
 
 
@@ -101,11 +101,11 @@ def fit_temperature(
 ) -> Temperature:  # fmt: skip
     """Finds the temperature that gives the ensemble its lowest NLL, never above that at T = 1.
 
-    Members are fitted together, for what they say together: members that are well calibrated one by
-    one make an ensemble that is less sure than it is right. Their mean probability may have several
-    minima, of which one near T = 1 is found. Samples whose true class is ruled out don't count.
-    Give it data that was not used for training and will not be used for testing: log-probabilities
-    (M, N, C) and labels (N,).
+    Members are fitted jointly, for their joint prediction: members that are each well calibrated
+    make an ensemble that is less sure than it should be. The NLL of their mean probability may have
+    several minima; one near T = 1 is found. Samples whose true class is ruled out don't count. Pass
+    data that was not used for training and will not be used for testing: log-probabilities (M, N,
+    C) and labels (N,).
 
     Example:
         >>> certain, right_two_times_of_three = np.log([[[0.99, 0.01]] * 3]), [0, 0, 1]

@@ -1,4 +1,4 @@
-"""Cascades: members answer in turn, and later ones are asked only what the first leave open."""
+"""Cascades: members answer in turn, and later ones are asked only what earlier ones leave open."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ _MARGIN = 5e-6
 class Cascade:
     """When members that answer in turn have said enough.
 
-    They have if what those asked so far say together, at the ensemble's temperature, gives a class
-    at least the probability `threshold`; or if at least `votes` of them predict the same class.
+    They have if the joint answer of those asked so far, at the ensemble's temperature, gives some
+    class at least the probability `threshold`, or if at least `votes` of them predict the same
+    class.
 
     Attributes:
         members: How many there are; the last one's answer ends it in any case.
-        threshold: The least probability; None: none is enough.
-        votes: The least number of votes; None: none is enough.
+        threshold: The lowest sufficient probability; None: no probability is enough.
+        votes: The lowest sufficient number of votes; None: no number is enough.
         combine: The rule to combine members that it was fitted for.
         temperatures: The values of the temperature that it was fitted at, if any.
 
@@ -97,7 +98,7 @@ class EarlyAnswers(NamedTuple):
     Attributes:
         log_proba: Log-probabilities of the classes, (N, C), of those asked together.
         asked: How many were asked, (N,).
-        uncertainty: How unsure those are, as `Ensemble.uncertainty` says it.
+        uncertainty: How unsure those members are, as `Ensemble.uncertainty` gives it.
     """
 
     log_proba: Array

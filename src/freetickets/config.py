@@ -31,7 +31,7 @@ Share = Annotated[float, must("be a share below 1", lambda share: 0 <= share < 1
 
 @dataclass(frozen=True)
 class Config:
-    """All that a run depends on; None stands for the recipe's or the data set's own value.
+    """Everything that a run depends on; None stands for the recipe's or the data set's own value.
 
     Attributes:
         method: A name from `freetickets methods`.
@@ -39,7 +39,7 @@ class Config:
         dataset: A name from `freetickets datasets`, a folder with one subfolder of images for each
             class, or an .npz file.
         data_dir: Folder to look for data sets in, and to download them to.
-        image_size: Height and width of the images of ImageNet or of a folder, after resizing.
+        image_size: Height and width that images of ImageNet or of a folder are resized to.
         model: A name from `freetickets models`, or "module:function" for a factory of your own.
         model_options: The model's own options, such as dropout.
         task: What networks learn: classification, or "module:Class" for a task of your own.
@@ -62,10 +62,10 @@ class Config:
         augmentation: none, pad-crop-flip, reflect-crop-flip, translate (by up to a sixteenth of the
             side), translate-alternate (also mirrored in every second epoch) or imagenet.
         validation: Share of the training data to hold out for validation.
-        validation_data: Validation data of your own, so that none is held out: a folder with one
+        validation_data: Your own validation data, so that none is held out: a folder with one
             subfolder of images for each class, or an .npz file with x and y.
-        train_samples: Train on this many of the other samples only, with the same share of each
-            class.
+        train_samples: Train on only this many of the samples that are not held out, with the same
+            share of each class.
         preset: robust (stop exploring shortly before a ticket is collected) or paper (explore to
             the last step, collect the best state on validation data).
         seed: Seed of the first run; each further run adds 1.
@@ -78,8 +78,9 @@ class Config:
         workers: Number of processes that decode image files.
         output: Folder for the run.
         checkpoint_seconds: Seconds between two checkpoints.
-        trajectory: Every how many epochs to store predictions for some test samples, so that the
-            report can draw the course of the training (0 for never); training stays the same.
+        trajectory: Number of epochs between stored predictions for some test samples, from which
+            the report draws the course of the training (0 for never); the training itself does not
+            change.
     """
 
     method: str = "edst"

@@ -40,10 +40,10 @@ _CALIBRATION, _CASCADE = "calibration.json", "cascade.json"
 class Ensemble:
     """The members of a method, in one object.
 
-    Inputs are what training takes: arrays, tensors or data frames, or a torch Dataset, whose labels
-    are not looked at. Images are normalised as they were in training, numbers go to the networks as
-    they are. An array is read bit by bit, so one on the disk (`numpy.memmap`) may be larger than
-    memory. What it says are NumPy arrays in float64, in the terms of its `task`, at the
+    Inputs are what training takes: arrays, tensors, data frames or a torch Dataset, whose labels
+    are ignored. Images are normalised as in training; numbers go to the networks unchanged. An
+    array is read piece by piece, so one on disk (`numpy.memmap`) may be larger than memory.
+    Predictions are NumPy arrays in float64, in the form that its `task` defines, at the
     `temperature` that `calibrate` fitted, if any.
 
     Args:
@@ -54,8 +54,9 @@ class Ensemble:
         method: The method that made the tickets, if FreeTickets does not know it by name.
         task: What the outputs are for; None for a task that FreeTickets knows by name.
         compile: Whether members may be compiled where that makes them faster: on the CPU, where
-            the kernels are built. Answers are the same but for rounding. Few samples are answered
-            by the plain network when their shape first comes: a single prediction need not wait.
+            the kernels are built. Answers are the same except for rounding. The first time that
+            inputs of some shape come and are few, the plain network answers, so that a single
+            prediction need not wait.
     """
 
     temperature: Temperature | None = None
@@ -94,7 +95,7 @@ class Ensemble:
         return f"Ensemble({', '.join(told)})"
 
     def compile(self) -> Ensemble:
-        """Returns the same ensemble, whose members are compiled at once, for few samples too.
+        """Returns the same ensemble with its members compiled at once, even for few samples.
 
         Zeros are skipped, BatchNorm is folded, ReLU and additions are fused, and each layer runs
         sparse or dense, whichever is faster here. A member is compiled when it first meets inputs
@@ -120,10 +121,10 @@ class Ensemble:
     def calibrate(
         self, x: Any, y: npt.ArrayLike, scope: str = "ensemble", batch_size: int = 256
     ) -> Ensemble:
-        """Returns the same ensemble, at the temperature that suits this data best.
+        """Returns the same ensemble at the temperature that suits this data best.
 
         The data should not be used for training or testing. One temperature for the "ensemble"
-        never changes the predicted class; one for each of the "members" changes what these say.
+        never changes the predicted class; one for each of the "members" changes what they predict.
         """
         check_scope(scope)
         logs, truth = self._held_out(x, y, batch_size, "a temperature is fitted to")
@@ -147,14 +148,14 @@ class Ensemble:
         self, x: Any, y: npt.ArrayLike, score: str = "accuracy", allowed: float | None = None,
         batch_size: int = 256,
     ) -> Ensemble:  # fmt: skip
-        """Returns the same ensemble with a cascade, by which `predict_in_turn` asks its members.
+        """Returns the same ensemble with a cascade, which decides how many `predict_in_turn` asks.
 
-        Members answer in turn, until what they say together is sure enough, or enough of them
-        agree. How sure is fitted on data that should not be used for training or testing: members
-        are asked as rarely as the score ("accuracy", or "nll") allows. It may become worse than
+        Members answer in turn until their joint answer is sure enough, or enough of them agree. How
+        sure is enough is fitted on data that should not be used for training or testing, so that as
+        few members are asked as the score ("accuracy" or "nll") allows. The score may be worse than
         that of all members by `allowed` (by default 0.002 of accuracy, or 0.01 of NLL): the mean
         loss over this data plus one standard error, paired by sample, stays within that. A new
-        temperature or choice of members removes the cascade: fit it last.
+        temperature or choice of members removes the cascade, so fit it last.
         """
         if len(self) > len(self.tickets):
             raise FreeTicketsError(
@@ -185,11 +186,11 @@ class Ensemble:
     def select(
         self, x: Any, y: npt.ArrayLike, size: int | None = None, batch_size: int = 256
     ) -> Ensemble:
-        """Returns the ensemble of those members that are best together, in the order of choice.
+        """Returns an ensemble of the members that work best together, in the order of their choice.
 
         They are chosen greedily by NLL on data that should not be used for training or testing: as
-        many as asked for, or as long as each makes the ensemble better. A temperature is not kept,
-        as it was fitted to all of them: calibrate what was chosen.
+        many as asked for, or until no further member improves the ensemble. The temperature is not
+        kept, as it was fitted to all members: calibrate the new ensemble.
         """
         if len(self) > len(self.tickets):
             raise FreeTicketsError(
@@ -212,18 +213,18 @@ class Ensemble:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes; none, if the task has none."""
+        """The names of the classes; empty if the task has none."""
         return tuple(self.info["classes"])
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:
-        """The networks of the tickets, as they were trained: never compiled, so with gradients."""
+        """The networks of the tickets, as trained: never compiled, so they have gradients."""
         return tuple(self._networks)
 
     def member_predictions(self, x: Any, batch_size: int = 256) -> Array:
-        """What each member says of each sample, (M, N, ...): for classes log-probabilities.
+        """What each member predicts for each sample, (M, N, ...); for classes, log-probabilities.
 
-        At the members' own temperatures, if they have any; that of the ensemble is not applied.
+        The members' own temperatures, if any, are applied; that of the ensemble is not.
         """
         return np.concatenate(list(self._member_predictions(x, batch_size)), axis=1)
 
@@ -259,10 +260,11 @@ class Ensemble:
 
     @torch.no_grad()
     def predict_in_turn(self, x: Any, batch_size: int = 256) -> EarlyAnswers:
-        """What members say that are asked in turn, as long as the `cascade` wants to hear more.
+        """Predicts by asking members in turn, until the `cascade` has heard enough.
 
-        The probabilities are those of the members that were asked, combined as all would be, and at
-        the same temperature; the uncertainty is theirs, too: one member alone has no epistemic one.
+        The probabilities are those of the members that were asked, combined as all of them would
+        be, at the same temperature. The uncertainty is theirs too: one member alone has no
+        epistemic part.
         """
         if self.early is None:
             raise FreeTicketsError("the ensemble has no cascade: fit one by cascade(x, y) first")
@@ -288,21 +290,22 @@ class Ensemble:
         return replace(self.temperature, values=its).scale_members(said)
 
     def combine(self, members: Array) -> Array:
-        """The ensemble's prediction, (N, ...), made of what `member_predictions` returned."""
+        """The ensemble's prediction, (N, ...), made from what `member_predictions` returned."""
         combined = self.task.joined(members, self.info["combine"])
         return combined if self.temperature is None else self.temperature.scale_ensemble(combined)
 
     def predict(self, x: Any, batch_size: int = 256) -> npt.NDArray[Any]:
         """The answer to each sample, (N, ...), as the task gives it.
 
-        For classes that is the most probable one, as the labels of the training name it: the number
-        of an output, from 0, unless the labels were others: 1 to K, strings.
+        For classification that is the most probable class, named as in the training labels: the
+        number of an output, from 0, unless the labels were something else, such as 1 to K or
+        strings.
         """
         return self.task.answers(self._prediction(x, batch_size), self.labels)
 
     @property
     def labels(self) -> Classes:
-        """The classes, and what the labels of the training called them."""
+        """The classes, and what the training labels called them."""
         return Classes(self.classes, tuple(self.info.get("labels", ())))
 
     def _held_out(
@@ -318,7 +321,7 @@ class Ensemble:
             raise FreeTicketsError(f"{what} classes, and {task_name(self.task)} has none")
 
     def uncertainty(self, x: Any, batch_size: int = 256) -> Any:
-        """How unsure the ensemble is of each sample, and why: for classes an `Uncertainty`."""
+        """How unsure the ensemble is about each sample, and why; for classes, an `Uncertainty`."""
         said = self._member_predictions(x, batch_size)
         parts = [self.task.uncertainty(members, self.combine(members)) for members in said]
         names = [field.name for field in fields(parts[0])]
@@ -329,7 +332,7 @@ class Ensemble:
     ) -> Iterator[torch.Tensor]:
         """Inputs as the networks take them, in order, on their device.
 
-        Images are normalised as in training, or else pixels in [0, 1].
+        Images are normalised as in training, or else scaled to [0, 1].
         """
         shape, integers = tuple(self.info["input_shape"]), bool(self.info.get("integers"))
         for split in unlabelled(x, shape, integers, batch_size):
@@ -343,7 +346,7 @@ class Ensemble:
                 yield batch.to(self._device)
 
     def save(self, folder: str | Path) -> None:
-        """Writes tickets and temperature for `load`, in place of an ensemble that was there."""
+        """Writes tickets and temperature for `load`, replacing any ensemble that was there."""
         folder = Path(folder)
         # First, and the new ones last: no tickets may ever lie beside a temperature of others.
         for name in (_CASCADE, _CALIBRATION):
@@ -368,13 +371,13 @@ def load(
 
     Args:
         folder: The folder that holds `tickets/`.
-        model: The factory of the network, if it is not one of FreeTickets' own: nothing that is
-            loaded from a folder may choose code to run.
+        model: The factory of the network, if it is not one of FreeTickets' own: a loaded folder
+            must not choose what code runs.
         device: Where to predict.
-        partial: Accept a run that has not collected all its tickets yet.
+        partial: Accept a run that has not yet collected all its tickets.
         method: The method that made it, if it is your own and not registered.
         task: What was learned, if it is a task of your own: an object, or "module:Class".
-        compile: Whether members may be compiled, see `Ensemble`.
+        compile: Whether members may be compiled; see `Ensemble`.
     """
     folder = Path(folder)
     tickets = []

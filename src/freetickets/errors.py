@@ -1,4 +1,4 @@
-"""The one exception family: a mistake that a user can mend, in one line."""
+"""The one exception family: a mistake that a user can fix, told in one line."""
 
 import difflib
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class StoppedError(FreeTicketsError):
 
 
 class DivergedError(FreeTicketsError):
-    """A training has left the numbers: its loss, weights or gradients are not finite."""
+    """A training has diverged: its loss, weights or gradients are not finite."""
 
 
 class DamagedFileError(FreeTicketsError):
@@ -55,7 +55,7 @@ class DamagedFileError(FreeTicketsError):
 
 
 class NewerFileError(FreeTicketsError):
-    """A file is of a format that only a later version reads; nothing is wrong with it."""
+    """A file has a format that only a later version can read; nothing is wrong with it."""
 
 
 # PyTorch has no exception of its own for this: what its allocators and C++ say.

@@ -1,4 +1,4 @@
-"""How to add what FreeTickets does not have: one function for each kind of thing."""
+"""Adding what FreeTickets does not have: one function for each kind of thing."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register_method(kind: type[Method]) -> type[Method]:
-    """Makes a method known by its `name`; also as a decorator.
+    """Makes a method known by its `name`; can be used as a decorator.
 
     Example:
         >>> from dataclasses import dataclass
@@ -38,7 +38,7 @@ def register_method(kind: type[Method]) -> type[Method]:
 def register_model(name: str, factory: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a network known by a name.
 
-    The factory is given `input_shape` and `classes` if it has parameters of these names.
+    The factory is given `input_shape` and `classes` if it has parameters with these names.
     """
     return MODELS.register(name, factory)
 
@@ -67,7 +67,7 @@ def register_score(name: str, score: "Score | ScoreFunction") -> "Score | ScoreF
 
 
 def register_optimizer(name: str, kind: "type[Optimizer]") -> "type[Optimizer]":
-    """Makes an optimizer known by a name; all of torch.optim are."""
+    """Makes an optimizer known by a name; all of torch.optim already are."""
     from .training.optimizer import OPTIMIZERS
 
     return OPTIMIZERS.register(name, kind)

@@ -37,7 +37,7 @@ _INFO_OR_NONE = {
 
 @dataclass
 class Ticket:
-    """One member on disk: only the active weights are stored, and one bit for each place.
+    """One member on disk: only the active weights are stored, plus one bit for each position.
 
     Attributes:
         state: The network's `state_dict`, with zeros outside the topology.
@@ -51,10 +51,10 @@ class Ticket:
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor], topology: Topology, info: Mapping[str, Any]) -> Ticket:
-        """Takes a copy of a network as it is now.
+        """Makes a ticket from a copy of a network as it is now.
 
-        The `state_dict` of a network in wrappers (`torch.compile`, data-parallel) will do, too; it
-        is stored under the network's own names, which the topology has.
+        The `state_dict` may be that of a wrapped network (`torch.compile`, data-parallel); it is
+        stored under the network's own names, which the topology uses too.
         """
         if not topology.keys() <= state.keys():
             own = (name.replace("_orig_mod.", "").removeprefix("module.") for name in state)
@@ -77,7 +77,7 @@ class Ticket:
 
     @classmethod
     def load(cls, path: str | Path) -> Ticket:
-        """Reads a ticket and checks it; one that was altered is a `DamagedFileError`."""
+        """Reads and checks a ticket; an altered one raises a `DamagedFileError`."""
         with damaged(Path(path)):
             return cls.unpack(load_tree(Path(path), _KIND))
 

@@ -37,7 +37,7 @@ def test_a_second_run_keeps_what_is_finished(cli, images_npz, tmp_path):
     assert (first.code, first.out.splitlines()[0]) == (0, "2 corruptions made; frost: synthetic")
     before = (tmp_path / "bars-C" / "fog.npy").stat()
     again = cli("corrupt", images_npz, *flags, "--corruptions", "fog", "contrast", "--quiet")
-    assert again.out.startswith("1 corruptions made, 1 were there")
+    assert again.out.startswith("1 corruptions made, 1 were already there")
     assert again.err == ""
     assert (tmp_path / "bars-C" / "fog.npy").stat().st_mtime_ns == before.st_mtime_ns
     assert np.load(tmp_path / "bars-C" / "contrast.npy").shape == (14, 8, 8)

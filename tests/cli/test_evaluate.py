@@ -135,7 +135,8 @@ def test_a_cascade_is_fitted_shown_saved_and_predicts(
     table = cli("evaluate", trained.folder, *flags).out
     # Twelve samples were held out: too few to allow anything.
     assert (
-        "in turn: 2.00 members a sample on average; answers of 1, 2 members: 0.0%, 100.0%" in table
+        "in turn: 2.00 members per sample on average; share answered by 1, 2 members: 0.0%, 100.0%"
+        in table
     )
     loaded = ft.load(best)
     assert loaded.early == Cascade(2, temperatures=loaded.temperature.values)

@@ -50,7 +50,7 @@ def test_it_begins_with_the_question_the_finding_and_its_cost(page):
     assert "against Dense: Acc +2.0" in line
     ratios = 1.8 * 0.3819, 1.8 * 0.3819 / 0.4159  # the medians of the newest timings
     assert line.endswith(
-        f"It takes 0.60x its training FLOPs, {ratios[0]:.2f}x its seconds in PyTorch, "
+        f"It takes 0.60x the training FLOPs of Dense, {ratios[0]:.2f}x its seconds in PyTorch, "
         f"{ratios[1]:.2f}x its seconds on our kernels."
     )
 

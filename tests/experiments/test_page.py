@@ -73,7 +73,7 @@ def test_every_table_note_and_claim_is_in_both_pages(written):
         assert text.count("CIFAR-10: turned images stand for svhn") == 1
         assert "supported" in text
         assert "contradicted" in text
-        assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood for")
+        assert 0 < text.index(SCALES["smoke"].summary) < text.index("What stood in for")
     assert "This &lt;too&gt;." in html
     assert "This \\<too>." in markdown
     top = re.search(r"\*\*Of .* checks: .*", markdown)[0]

@@ -86,7 +86,7 @@ def test_classes_of_other_data_are_said_to_be_others():
         for record in results.records.values():
             record["data"] = data
         notes = [(table.name, note) for table in tables for note in footnotes(table, results)]
-        found = [each for each in notes if "of the same numbers" in each[1]]
+        found = [each for each in notes if "with the same numbers" in each[1]]
         assert [name for name, _ in found] == expected
         assert all("cifar100" in note and data in note for _, note in found)
 

@@ -242,7 +242,7 @@ def test_ten_classes_are_all_shown_and_of_100_those_that_differ_most_or_are_hard
     other = {"accuracy": 0.5 + np.where(np.arange(100) % 5 == 2, 0.2, 0.0)}
     (panel,) = class_breakdown(names, {"a": {"accuracy": np.full(100, 0.5)}, "b": other})
     assert [text for text in texts(panel) if text.startswith("class ")] == names[2::5]
-    assert "20 of 100 classes: those that the runs differ most in" in texts(panel)
+    assert "20 of 100 classes: those on which the runs differ most" in texts(panel)
     (panel,) = class_breakdown(names, {"a": {"accuracy": np.arange(100) / 100}})
     assert [text for text in texts(panel) if text.startswith("class ")] == names[:20]
 

@@ -1,4 +1,4 @@
-"""Measure on this machine how long sparse layers and networks take, compared with dense ones.
+"""Measure how long sparse layers and networks take on this machine, compared with dense ones.
 
 freetickets bench kernels
 freetickets bench train --only edst

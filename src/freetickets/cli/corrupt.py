@@ -1,4 +1,4 @@
-"""Write a corrupted copy of a test set, like CIFAR-10-C; run it again to continue.
+"""Write a corrupted copy of a test set, like CIFAR-10-C; run the same command again to continue.
 
 freetickets corrupt cifar10 --output data -j 2
 freetickets corrupt fashion-mini --output data --corruptions fog snow --samples 500
@@ -14,7 +14,7 @@ from ..errors import FreeTicketsError, StoppedError
 
 
 def run(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Corrupts, one file a corruption until someone wants to stop, and says where they are."""
+    """Writes one file per corruption until someone wants to stop, and says where they are."""
     names = chosen(parsed.corruptions)
     severities = sorted(set(parsed.severities or SEVERITIES))
     for severity in severities:
@@ -61,7 +61,7 @@ def run(parsed: argparse.Namespace) -> dict[str, Any]:
             progress.end(name)
     made_of = corrupted.settings["frost"]
     if not parsed.json:
-        there = f", {len(kept)} were there" if kept else ""
+        there = f", {len(kept)} were already there" if kept else ""
         print(f"{len(missing)} corruptions made{there}; frost: {made_of}")
         print(f"saved in {corrupted.folder}")
     return {"output": str(corrupted.folder), "made": missing, "kept": kept, "frost": made_of}

@@ -1,4 +1,4 @@
-"""Score an ensemble on its test set, and on corrupted, unknown and attacked images.
+"""Score an ensemble on its test set, and on corrupted, out-of-distribution and attacked images.
 
 freetickets evaluate runs/edst
 freetickets evaluate runs/edst --corruptions all19 --ood svhn cifar100 --attack fgsm --features

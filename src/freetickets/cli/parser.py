@@ -168,7 +168,7 @@ def _add_training(
     """Adds the flags of a training; unless `complete`, not those of a user's own method."""
     text = f"one of: {', '.join(METHODS)}; or your own, as MODULE:CLASS"
     command.add_argument("method", nargs="?", help=text)
-    command.add_argument("--config", metavar="FILE", help="read settings from YAML; flags win")
+    command.add_argument("--config", metavar="FILE", help="read YAML settings; flags override them")
     group = command.add_argument_group("settings (defaults come from the data set's recipe)")
     _add_fields(group, Config, skip=_NOT_FLAGS)
     known = method is not None and (complete or method in METHODS)

@@ -1,4 +1,4 @@
-"""Show what a method will train and cost, before any training.
+"""Show what a method will train, and at what cost, before any training.
 
 freetickets plan edst --dataset cifar100 --model wrn-28-10
 """

@@ -1,4 +1,4 @@
-"""Predict images or arrays: the class, its probability, and how unsure that is.
+"""Predict images or arrays: the class, its probability, and how uncertain it is.
 
 freetickets predict runs/edst photo.png folder/ images.npy > predictions.csv
 """

@@ -72,8 +72,8 @@ def print_scores(found: Evaluation) -> None:
             shares = ", ".join(f"{n / sum(adjusted.asked):.1%}" for n in adjusted.asked)
             members = ", ".join(map(str, range(1, len(adjusted.asked) + 1)))
             print(
-                f"in turn: {adjusted.mean_asked:.2f} members a sample on average; answers of "
-                f"{members} members: {shares}"
+                f"in turn: {adjusted.mean_asked:.2f} members per sample on average; share "
+                f"answered by {members} members: {shares}"
             )
 
 

@@ -28,7 +28,7 @@ class Batches:
     """The batches of a split: shuffled, augmented, normalised to float32.
 
     Everything random is a function of (seed, epoch, index of the batch or sample). So an epoch can
-    start in its middle, and N ranks get the N slices of the batch that one rank would get.
+    start in the middle, and N ranks get the N slices of the batch that a single rank would get.
 
     Args:
         split: The samples.
@@ -37,7 +37,7 @@ class Batches:
         std: Standard deviation of each channel; empty as for `mean`.
         augmentation: "none", or one of the names in `DatasetSpec.augmentation`.
         seed: Seed of order and augmentation.
-        shuffle: Draw a new order each epoch; else keep the split's.
+        shuffle: Draw a new order each epoch; otherwise keep the split's order.
         workers: Processes that decode image files, or read a Dataset. Splits in memory need none.
         rank: Which slice of each batch to give.
         world: Number of ranks.
@@ -94,7 +94,7 @@ class Batches:
         return min(self.batch_size, len(self.split) - batch * self.batch_size)
 
     def factor(self, batch: int) -> float:
-        """What this rank's mean counts, so that the ranks' mean is that of the whole batch."""
+        """The weight of this rank's mean, with which the ranks' mean is that of the whole batch."""
         if self._is_shared(batch):
             return 1.0
         start, stop = self._slice(batch)
@@ -105,7 +105,7 @@ class Batches:
         return replace(self, rank=0, world=1)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Give the batches of an epoch: (inputs float32, or int64 for token ids; labels int64).
+        """Yield the batches of an epoch: (inputs float32, or int64 for token ids; labels int64).
 
         Args:
             epoch: Decides order and augmentation.

@@ -37,8 +37,8 @@ def load(
     Args:
         spec_or_name: A spec, or what `get_spec` takes: a name or a path.
         split: "train" or "test".
-        data_dir: The data root, see `data_root`.
-        download: Whether what is missing may be downloaded.
+        data_dir: The data root; see `data_root`.
+        download: Whether missing files may be downloaded.
 
     Example:
         >>> load("fashion-mini", "test").inputs.shape
@@ -60,7 +60,7 @@ def load(
 def load_validation(
     path: str | Path, spec: DatasetSpec, data_dir: str | Path | None = None
 ) -> Split | LazySplit:
-    """Read validation data of one's own, of the training data's shape and classes.
+    """Read your own validation data, which has the training data's shape and classes.
 
     The path, also relative to the data root, is a folder `<class>/*` or an .npz with x and y.
     """

@@ -1,8 +1,8 @@
-"""Samples with their labels: in memory, as image files, or as a torch Dataset that is asked.
+"""Samples with their labels: in memory, as image files, or from a torch Dataset.
 
-A Dataset is read each epoch, so that its random transforms live. Before each sample Python's,
-NumPy's and torch's generators are seeded by where it is used: the same seed, epoch and index always
-draw the same, in whichever process that is.
+A Dataset is read in each epoch, so that its random transforms take effect. Before each sample, the
+generators of Python, NumPy and torch are seeded by where it is used: the same seed, epoch and index
+always draw the same, whatever the process.
 """
 
 import random
@@ -145,13 +145,13 @@ class Split(Samples):
 
 @dataclass(frozen=True, eq=False)
 class LazySplit(Samples):
-    """Images on disk, for sets that memory does not hold; `Batches` decodes them in its workers.
+    """Images on disk, for sets that do not fit in memory; `Batches` decodes them in its workers.
 
     Attributes:
         paths: One file for each sample.
         labels: int64 (N,).
         shape: Channels, height and width of an image after its crop.
-        cropped: Whether the files have been cropped to that shape, as those of ImageNet-C.
+        cropped: Whether the files are already cropped to that shape, like those of ImageNet-C.
     """
 
     paths: tuple[Path, ...]
@@ -172,17 +172,17 @@ class LazySplit(Samples):
 
 @dataclass(frozen=True, eq=False)
 class DatasetSplit(Samples):
-    """Samples that a torch Dataset gives when it is asked for them.
+    """Samples that a torch Dataset returns on request.
 
     Attributes:
-        dataset: Gives pairs (input, label), all inputs of one shape.
-        indices: Which of its samples, int64 (N,).
-        labels: As networks learn them, (N, ...), when the dataset was first read.
-        shape: Of one input; empty before that is known.
-        dtype: uint8 for images, float32, or int64 for token ids; None before that is known.
-        classes: Those that its labels name; None if labels are not looked at.
+        dataset: Returns pairs (input, label), with all inputs of one shape.
+        indices: Which of its samples to use, int64 (N,).
+        labels: The labels as networks learn them, (N, ...), from when the dataset was first read.
+        shape: The shape of one input; empty until known.
+        dtype: uint8 for images, float32, or int64 for token ids; None until known.
+        classes: The classes that its labels name; None if labels are ignored.
         task: What its labels are for.
-        digest: Of all that the whole dataset holds, once that has been read.
+        digest: A digest of the whole dataset, once it has been read.
     """
 
     dataset: Dataset[Any]
@@ -278,9 +278,9 @@ def hold_out(split: Kind, fraction: float) -> tuple[Kind, Kind | None]:
 
 
 def take(split: Kind, samples: int | None) -> Kind:
-    """Take so many samples, or all for None: the same share of each class, always the same ones.
+    """Take this many samples, or all for None: the same share of each class, always the same ones.
 
-    Within classes numbers are rounded.
+    The number from each class is rounded.
 
     Example:
         >>> data = arrays(np.zeros((50, 2), np.float32), np.arange(50) % 5)
@@ -316,7 +316,7 @@ def _strata(split: Samples) -> npt.NDArray[np.int64]:
 
 
 def arrays(x: Any, y: Any) -> Split:
-    """Make a split of anyone's arrays or tensors, after checking them.
+    """Make a split from your own arrays or tensors, after checking them.
 
     Args:
         x: uint8 images (N, H, W), (N, C, H, W) or (N, H, W, C); or numbers (N, ...).

@@ -32,7 +32,7 @@ class DatasetSpec:
     Attributes:
         name: A registry name, or the path of the user's own data.
         description: One line for people.
-        classes: Names of the classes, in the order of their labels; none where labels are numbers.
+        classes: Names of the classes, in the order of their labels; empty if labels are numbers.
         shape: Channels, height and width of one input; (F, 1, 1) for a vector of F features.
         train_size: Number of training samples of the whole set, before a hold-out.
         test_size: Number of test samples.
@@ -41,9 +41,9 @@ class DatasetSpec:
         augmentation: "none", "imagenet", or a name of `batches.AUGMENTATIONS`.
         recipe: Name of the training recipe: "small", "cifar", "imagenet" or "fast".
         source: Where it comes from and under which licence.
-        labels: What the labels say, if they are not the numbers of the classes, counted from 0.
+        labels: The labels themselves, if they are not class numbers that count from 0.
         integers: Whether the inputs are token ids, for networks that begin with an embedding.
-        target_shape: Of one label, where labels are numbers; () for one number.
+        target_shape: Shape of one label, if labels are numbers; () for one number.
         task: What the labels are for.
     """
 
@@ -98,7 +98,7 @@ def data_root(data_dir: str | Path | None = None) -> Path:
 
 
 def dataset_names() -> list[str]:
-    """Return the names that `get_spec` knows; the path of one's own data works as well.
+    """Return the names that `get_spec` knows; the path of your own data works as well.
 
     Example:
         >>> dataset_names()
@@ -113,14 +113,15 @@ def get_spec(
     image_size: int | None = None,
     task: Task | None = None,
 ) -> DatasetSpec:
-    """Return what is known of a data set; of a path only file names and headers are read.
+    """Return what is known of a data set; at a path, only file names and headers are read.
 
     Args:
         name: A name of `dataset_names()`; or a folder with `train/<class>/*` and `test/<class>/*`
             (or `val/`); or an .npz with x_train, y_train, x_test, y_test and perhaps classes.
-        data_dir: The data root, see `data_root`; a path may also be relative to it.
+        data_dir: The data root; see `data_root`. A path may also be relative to it.
         image_size: Height and width of the images of ImageNet or of a folder, if not the default.
-        task: What its labels are for; None for classification. One without classes takes an .npz.
+        task: What its labels are for; None for classification. A task without classes takes an
+            .npz.
 
     Raises:
         UnknownNameError: It is neither a name nor a path.

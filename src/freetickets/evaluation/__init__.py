@@ -1,4 +1,4 @@
-"""From an ensemble and data to saved predictions, and from those to every score."""
+"""From an ensemble and data to saved predictions, and from these to every score."""
 
 from ..predictions import Predictions
 from .run import adjust, describe_run, evaluate_run, predict_dataset

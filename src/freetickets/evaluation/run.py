@@ -44,11 +44,11 @@ def evaluate_run(
     adjusted: Ensemble | None = None, request: Request | None = None,
     progress: WorkProgress | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Predicts a run's test set and what else is asked for, saves that, and returns all scores.
+    """Predicts a run's test set and whatever else is asked for, saves it, and returns all scores.
 
-    Predictions that were saved before and that the same tickets have made are not made again, but
-    for those of the test set, if nothing else is asked for. `adjusted` is what `adjust` returned,
-    to be scored beside the ensemble; None keeps what was found before.
+    Saved predictions that the same tickets made are not made again, except those of the test set if
+    nothing else is asked for. `adjusted` is what `adjust` returned, to be scored beside the
+    ensemble; None keeps earlier findings.
 
     Raises:
         StoppedError: It was interrupted; what was predicted is saved.
@@ -189,7 +189,7 @@ def adjust(
     """Chooses members, fits a temperature and a cascade on the data that a run's training held out.
 
     The run's folder says which data that is; `size` is how many members to choose (None for all),
-    `scope` what gets a temperature, "ensemble" or "members" (None for neither). An ensemble that
+    `scope` is what gets a temperature, "ensemble" or "members" (None for neither). An ensemble that
     has a cascade keeps it, unless it is adjusted otherwise.
     """
     if cascade and ensemble.early is not None and size is None and scope is None:

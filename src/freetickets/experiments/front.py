@@ -64,7 +64,7 @@ def _headline(verdict: Verdict, results: Results) -> str:
     told = [
         f"{mine / theirs:.2f}x {words}"
         for column, versus, words in (
-            ("train_flops", "train_flops", "its training FLOPs"),
+            ("train_flops", "train_flops", f"the training FLOPs of {other.label}"),
             (ours, PYTORCH, "its seconds in PyTorch"),
             (ours, ours, "its seconds on our kernels"),
         )

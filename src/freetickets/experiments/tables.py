@@ -69,7 +69,7 @@ def footnotes(experiment: Experiment, results: Results) -> list[str]:
             ours.setdefault(why, []).append(f"{row.label}, {_column(column).title}")
     for sign, found in (
         (f"{CORRECTED} Corrected", wrong),
-        (f"{UNDERIVABLE} Not to be had by our own count", ours),
+        (f"{UNDERIVABLE} Not derivable by our own count", ours),
     ):
         lines += [f"{sign}: {', '.join(where)}: {why}." for why, where in found.items()]
     return [*lines, *experiment.notes]
@@ -173,8 +173,8 @@ def _class_notes(experiment: Experiment, results: Results) -> list[str]:
     records = ((names.get(cell), each) for (cell, _), each in results.records.items())
     found = {(dataset, str(each.get("data"))) for dataset, each in records if dataset}
     return [
-        f"Columns are named after the classes of {dataset}; what was measured is of the classes of "
-        f"the same numbers in {data}."
+        f"Columns are named after the classes of {dataset}; the measurements are for the classes "
+        f"with the same numbers in {data}."
         for dataset, data in sorted(found)
         if data != dataset
     ]

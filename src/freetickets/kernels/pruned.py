@@ -1,4 +1,4 @@
-"""Any network whose weights have zeros, made to predict fast on the CPU."""
+"""Makes any network whose weights have zeros predict fast on the CPU."""
 
 import copy
 import warnings
@@ -14,17 +14,18 @@ from .inference import compile_network, nonzeros
 
 
 def compile(model: nn.Module, example: Any = None) -> nn.Module:  # noqa: A001 (as in torch.compile)
-    """Returns a module that predicts what a pruned network does, but fast on the CPU.
+    """Returns a module that predicts the same as a pruned network, but fast on the CPU.
 
-    Whatever made the zeros: `torch.nn.utils.prune`, a parametrization, a `Sparsifier`, a loaded
-    state. They are those of this moment: the given network is neither changed nor looked at again,
-    so call this again after it has changed. For each new shape of inputs the network is rewritten
-    and compared with itself; what can't be made faster (other devices, layers that are not known,
-    gradients) runs as it did before. Where the kernels are not built, all does.
+    The zeros may come from `torch.nn.utils.prune`, a parametrization, a `Sparsifier` or a loaded
+    state. They are taken as they are now: the given network is neither changed nor looked at again,
+    so call this again after changing it. For each new input shape, the network is rewritten and
+    compared with the original; what can't be made faster (other devices, unknown layers, gradients)
+    runs as before. Where the kernels are not built, everything does.
 
     Args:
         model: The network, in evaluation mode.
-        example: Inputs, or a tuple of them, for which it is compiled now; else when the first come.
+        example: Inputs, or a tuple of them, to compile for now; without it, the first call
+            compiles.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()

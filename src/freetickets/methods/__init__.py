@@ -35,7 +35,7 @@ def get_method(name: str) -> type[Method]:
 
 
 def method_name(method: Method) -> str:
-    """The name that a method goes by in files: registered, its own, or where its class is.
+    """The name of a method in files: its registered name, its own, or where its class is.
 
     Raises:
         FreeTicketsError: Its name is another method's.

@@ -49,7 +49,7 @@ class DenseEnsemble(Dense):
 
 @dataclass(frozen=True)
 class Snapshot(Method):
-    """One dense training whose learning rate falls and starts again, once for each ticket.
+    """One dense training whose learning rate falls and restarts, once for each ticket.
 
     Attributes:
         tickets: Number of snapshots to take (M).
@@ -77,7 +77,7 @@ class Snapshot(Method):
 
 @dataclass(frozen=True)
 class FGE(Method):
-    """One dense training, then cycles between two small rates, a ticket at each low one.
+    """One dense training, then cycles between two small learning rates; each low gives a ticket.
 
     Attributes:
         tickets: Number of networks to collect (M).
@@ -104,7 +104,7 @@ class FGE(Method):
             raise FreeTicketsError(f"low must be below high, not {self.low} and {self.high}")
 
     def plan(self, setting: Setting) -> Plan:
-        """One run: pretraining, then M cycles, of which the last ends at its minimum."""
+        """One run: pretraining, then M cycles, the last of which ends at its minimum."""
         recipe, lr = setting.recipe, setting.initial_lr
         scale = setting.scale(self.budget * recipe.dense_epochs)
         epochs = self.budget * recipe.dense_epochs * scale
@@ -130,7 +130,7 @@ class FGE(Method):
 
 @dataclass(frozen=True)
 class PruneFineTune(Method):
-    """Dense networks, trained independently; each loses its smallest weights, then trains on.
+    """Dense networks, trained independently; each is pruned by magnitude, then trained further.
 
     Attributes:
         tickets: Number of networks to train (M).
@@ -153,8 +153,8 @@ class PruneFineTune(Method):
     def plan(self, setting: Setting) -> Plan:
         """M runs: train dense, prune, fine-tune, collect.
 
-        Which layers one threshold spares is not known before: costs are those of layers that all
-        keep the same share.
+        It is not known in advance which layers one threshold spares, so the costs assume that all
+        layers keep the same share.
         """
         recipe, lr = setting.recipe, setting.initial_lr
         scale = setting.scale(recipe.dense_epochs * (1 + self.finetune))

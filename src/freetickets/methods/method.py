@@ -29,14 +29,14 @@ Rate = Annotated[float, must("lie between 0 and 1", lambda rate: 0 <= rate <= 1)
 Interval = Annotated[int, must("be at least 1 step", lambda steps: steps >= 1)]
 
 PRESETS = {
-    "robust": "the network as it is after a quiet time without exploration",
+    "robust": "the network as it is after a quiet period without exploration",
     "paper": "the authors' schedule: explore to the last step, collect the best on validation data",
 }
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a plan depends on besides the method's own options; None is the recipe's own."""
+    """What a plan depends on besides the method's own options; None: as in the recipe."""
 
     recipe: Recipe
     epochs: float | None = None  # the length of the method's run
@@ -51,7 +51,7 @@ class Setting:
             raise FreeTicketsError(f"epochs must be positive, not {self.epochs}")
 
     def scale(self, full_epochs: float) -> float:
-        """How much shorter than the recipe this training is."""
+        """The length of this training, as a multiple of the recipe's."""
         return 1.0 if self.epochs is None else self.epochs / full_epochs
 
     @property
@@ -76,13 +76,13 @@ class _Fit:
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A method: a transform of the network, a plan, and a rule to combine the members.
+    """A method: a transform of the network, a plan, and a rule for combining the members.
 
-    A subclass is a frozen data class whose fields are the method's options; the command line makes
-    its flags of them. A type that says its range (`Count`, `Share`) is checked.
+    A subclass is a frozen data class whose fields are the method's options; the command line turns
+    them into flags. Types that state a range (`Count`, `Share`) are checked.
 
     Attributes:
-        name: What it is called; one without a name of its own goes by where its class is.
+        name: What it is called; a method without a name of its own is called "module:Class".
         summary: What it does, in one line.
         paper: Who proposed it.
     """
@@ -100,12 +100,12 @@ class Method(ABC):
         """Returns what this method trains."""
 
     def transform(self, model: nn.Module) -> nn.Module:
-        """Returns the network that this method trains, made of a fresh one."""
+        """Returns the network that this method trains, made from a fresh one."""
         return model
 
     @property
     def transforms(self) -> bool:
-        """Whether that is another network."""
+        """Whether `transform` returns a different network."""
         return type(self).transform is not Method.transform
 
     if TYPE_CHECKING:

@@ -120,7 +120,7 @@ class SparseOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a method trains, and how its members are combined."""
+    """Everything that a method trains, and how its members are combined."""
 
     method: str
     runs: tuple[Run, ...]

@@ -56,7 +56,7 @@ class Recipe:
         return (*self._warmup(scale, lr), Stretch((self.explore_epochs - self.warmup) * scale, lr))
 
     def refine_schedule(self, scale: float, lr: float, height: float | None) -> tuple[Stretch, ...]:
-        """Those of one of EDST's refinements, which begins at `height * lr`, if that is given."""
+        """The learning rates of one EDST refinement, which begins at `height * lr` if given."""
         higher = 1.0 if height is None else height / self.refine[0][1]
         shape = "constant" if self.cycle is None else "linear"
         return tuple(

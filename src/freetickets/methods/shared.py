@@ -21,7 +21,7 @@ Stages = Annotated[int, must("be 0 or more stages", lambda number: number >= 0)]
 
 
 class OneNetwork(Method):
-    """A method that makes one network of several members, and trains it like a dense one."""
+    """A method that makes one network with several members, and trains it like a dense one."""
 
     def plan(self, setting: Setting) -> Plan:
         """Trains like one dense network."""
@@ -30,10 +30,11 @@ class OneNetwork(Method):
 
 @dataclass(frozen=True)
 class MCDropout(OneNetwork):
-    """One network with dropout, in prediction too.
+    """One network that uses dropout in prediction too.
 
-    Its own dropout layers are used: a Wide ResNet's between the two convolutions of each block. A
-    network that has none gets one in front of each linear or convolutional layer but the first.
+    The network's own dropout layers are used; a Wide ResNet has them between the two convolutions
+    of each block. A network without any gets one before each linear or convolutional layer except
+    the first.
 
     Attributes:
         passes: Number of predictions to combine (M).
@@ -48,7 +49,7 @@ class MCDropout(OneNetwork):
     dropout: Share = 0.1
 
     def transform(self, model: nn.Module) -> MemberNetwork:
-        """Makes the dropout of a fresh network last."""
+        """Keeps the dropout of a fresh network active in prediction."""
         from .networks.mc_dropout import MCDropoutNetwork
 
         return MCDropoutNetwork(model, self.passes, self.dropout)
@@ -56,11 +57,11 @@ class MCDropout(OneNetwork):
 
 @dataclass(frozen=True)
 class MIMO(OneNetwork):
-    """One network that learns to predict several inputs at once, and is then given one for all.
+    """One network trained to predict several inputs at once, then given the same one several times.
 
-    The inputs are side by side in the channels if the first layer is a convolution, on the last
-    axis (features, of each token in a sequence) if it is linear. The loss is the mean over
-    the heads, so that what they share learns at the recipe's rate; its paper takes the sum.
+    The inputs are joined along the channels if the first layer is a convolution, and along the last
+    axis (features, of each token in a sequence) if it is linear. The loss is the mean over the
+    heads, so that the shared layers learn at the recipe's rate; the MIMO paper takes the sum.
 
     Attributes:
         members: Number of inputs and heads of the network (M).
@@ -78,7 +79,7 @@ class MIMO(OneNetwork):
     batch_repetition: Count = 1
 
     def transform(self, model: nn.Module) -> MemberNetwork:
-        """Widens the first layer and the last of a fresh network."""
+        """Widens the first and the last layer of a fresh network."""
         from .networks.mimo import MIMONetwork
 
         return MIMONetwork(model, self.members, self.input_repetition, self.batch_repetition)
@@ -86,10 +87,10 @@ class MIMO(OneNetwork):
 
 @dataclass(frozen=True)
 class BatchEnsemble(OneNetwork):
-    """One network whose layers have a weight W ∘ r sᵀ for each member: a shared W, and signs.
+    """One network whose layers have a weight W ∘ r sᵀ for each member, with only W shared.
 
     Each linear and convolutional layer is replaced. Norms are shared, as in the paper, and so are
-    the projections inside `nn.MultiheadAttention`, which are no layers of their own.
+    the projections inside `nn.MultiheadAttention`, which are not layers of their own.
 
     Attributes:
         members: Number of members (M).
@@ -104,7 +105,7 @@ class BatchEnsemble(OneNetwork):
     examples: Examples = "tiled"
 
     def plan(self, setting: Setting) -> Plan:
-        """Counts for a training of each member."""
+        """Trains like one dense network; counts as one training for each member."""
         return replace(super().plan(setting), trainings=self.members)
 
     def transform(self, model: nn.Module) -> MemberNetwork:
@@ -118,8 +119,8 @@ class BatchEnsemble(OneNetwork):
 class TreeNet(OneNetwork):
     """One network that splits into branches, which are trained together, each with its own loss.
 
-    Any network has stages whose code can be traced: a layer is one where all that follows depends
-    on its output alone, else the whole block around which something skips.
+    Any network whose code can be traced has stages: a layer is a stage if everything after it
+    depends on its output alone; otherwise the whole block that a skip connection spans is one.
 
     Attributes:
         members: Number of branches (M).
@@ -128,19 +129,19 @@ class TreeNet(OneNetwork):
     """
 
     name = "treenet"
-    summary = "one network whose last stages each member has for itself"
+    summary = "one network whose members each have their own last stages"
     paper = "Lee et al. 2015"
 
     members: Count = 3
     shared: Stages | None = None
 
     def plan(self, setting: Setting) -> Plan:
-        """Counts for one and a half, says the paper, unless they are separate networks."""
+        """Counts as one and a half trainings, as in the paper, unless no stage is shared."""
         trainings = self.members if self.shared == 0 else 1.5
         return replace(super().plan(setting), trainings=trainings)
 
     def transform(self, model: nn.Module) -> MemberNetwork:
-        """Cuts a fresh network in two, and copies its end."""
+        """Cuts a fresh network in two, and copies its second part."""
         from .networks.treenet import TreeNetwork
 
         return TreeNetwork(model, self.members, self.shared, own=1 / 3, alone=True)
@@ -153,7 +154,7 @@ class NeuroTrails(DST):
     Its loss is the mean of the heads' losses, its prediction the mean of their probabilities.
 
     Attributes:
-        tickets: Number of such networks, each of a training of its own.
+        tickets: Number of such networks, each from a training of its own.
         members: Number of heads in each (M).
         shared: Number of stages that all heads share (default: a third of them).
     """
@@ -167,7 +168,7 @@ class NeuroTrails(DST):
     shared: Stages | None = None
 
     def transform(self, model: nn.Module) -> MemberNetwork:
-        """Cuts a fresh network in two, and copies its end."""
+        """Cuts a fresh network in two, and copies its second part."""
         from .networks.treenet import TreeNetwork
 
         return TreeNetwork(model, self.members, self.shared, own=2 / 3, alone=False)

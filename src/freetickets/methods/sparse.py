@@ -13,7 +13,7 @@ from .plan import Phase, Plan, PruningPlan, Run, Start, Stretch
 
 @dataclass(frozen=True)
 class EDST(ExploringMethod):
-    """One sparse training that explores once, then refines, collects and escapes ticket by ticket.
+    """One sparse training that explores, then refines and collects tickets, escaping in between.
 
     Attributes:
         escape_rate: Share of the active weights that an escape replaces (q).
@@ -78,12 +78,12 @@ class Static(SparseMethod):
 
 @dataclass(frozen=True)
 class LTR(SparseMethod):
-    """A dense training is pruned gradually; its mask is trained M times from an early state.
+    """A dense network is pruned gradually; its mask is then trained M times from an early state.
 
     Attributes:
         rewind: Point in the training to go back to, as a share of its length.
         prune_from: When gradual pruning begins, as a share of the training after that point.
-        prune_until: When gradual pruning ends, as a share of the same.
+        prune_until: When gradual pruning ends, as a share of the same stretch.
         interval: Steps between two prunings (default: the recipe's).
     """
 

@@ -48,7 +48,7 @@ class Merge(Event):
 
 @dataclass(frozen=True)
 class CollectMerged(Event):
-    """Collects what was merged, once its BatchNorms' statistics are estimated on some batches."""
+    """Collects what was merged, after estimating its BatchNorm statistics on some batches."""
 
     event = "collect"
     tickets = 1
@@ -81,19 +81,20 @@ class CollectMerged(Event):
 
 @dataclass(frozen=True)
 class SupTickets(ExploringMethod):
-    """Sparse trainings that each end in cycles, whose tickets become one network by averaging.
+    """Sparse trainings that each end in cycles, whose tickets are averaged into one network.
 
     Testing costs as much as one sparse network. Each cycle begins with one exploration and has no
-    other; the weights at its end are averaged with those before and cut back to the sparsity.
+    other; the weights at its end are averaged with the earlier ones and cut back to the sparsity.
 
     Attributes:
-        tickets: Number of merged networks, each of a training of its own (M).
+        tickets: Number of merged networks, each from a training of its own (M).
         cycles: Number of cycles whose tickets are merged.
         cycling: Share of the training that the cycles take together.
         cycle_rate: Share of the active weights that the exploration before a cycle replaces.
         low: Learning rate at both ends of a cycle, as a share of the initial one.
         high: Learning rate in the middle of a cycle, as a share of the initial one.
-        norm_batches: Number of training batches to estimate BatchNorm's statistics on, at the end.
+        norm_batches: Number of training batches on which to estimate BatchNorm's statistics at the
+            end.
     """
 
     name = "sup-tickets"

@@ -1,6 +1,6 @@
 """Scores as pure functions of member log-probabilities (M, N, C) and labels (N,).
 
-The ensemble is scored, that is the mean of the members' probabilities; one member is scored as
+What is scored is the ensemble, the mean of the members' probabilities; to score one member, pass
 `member[None]`. Nothing here needs a model, only NumPy arrays.
 """
 

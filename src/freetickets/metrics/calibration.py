@@ -36,9 +36,9 @@ def ece(log_probs: npt.ArrayLike, labels: npt.ArrayLike, bins: Bins = DEFAULT_BI
 
     Confidences fall into equal-width bins (a, b], so 1 belongs to the last and 0 to the first; the
     gaps between accuracy and mean confidence are weighted by the samples in each bin. `bins` is a
-    number; or "freetickets", as the paper's authors count: 14 bins (a, b], and what rounding put
-    above 1 is in none of them; or "tf", as TensorFlow's histograms do: 15 bins [a, b), and 1 in the
-    last.
+    number; or "freetickets", to count as the paper's authors do: 14 bins (a, b], none of which
+    holds values that rounding put above 1; or "tf", to count as TensorFlow's histograms do: 15 bins
+    [a, b), with 1 in the last.
 
     Example:
         >>> round(ece(np.log([[[0.8, 0.2], [0.8, 0.2]]]), [0, 1]), 6)
@@ -83,8 +83,8 @@ def classwise_ece(
 ) -> float:
     """The calibration error of every class's probability, averaged over the classes.
 
-    `ece` looks at the most probable class only; this asks for each class whether samples that have
-    it with probability p are of it in p of all cases. Bins are (a, b], of equal width.
+    `ece` looks only at the most probable class; this asks, for each class, whether samples that are
+    given probability p for it belong to it in a share p of cases. Bins are (a, b], of equal width.
     """
     edges = bin_edges(_check_number(bins))
     logs, truth = check_predictions(log_probs, labels)

@@ -43,9 +43,9 @@ def sample_disagreement(logs: Array) -> Array:
 def kl(log_probs: npt.ArrayLike, ordered: bool = True) -> float:
     """The Kullback-Leibler divergence between two members, in nats, averaged over pairs.
 
-    It is infinite if one member rules a class out that another does not: that is what the
-    definition says, and it is never NaN. If `ordered`, a pair counts in both directions, so that
-    the order of the members does not matter; if not, only KL(p_i || p_j) with i before j counts.
+    By definition it is infinite if one member rules out a class that another does not; it is never
+    NaN. If `ordered`, a pair counts in both directions, so that the order of the members does not
+    matter; if not, only KL(p_i || p_j) with i before j counts.
 
     Example:
         >>> members = np.log([[[0.5, 0.5]], [[0.9, 0.1]]])
@@ -78,8 +78,8 @@ def kl_matrix(log_probs: npt.ArrayLike) -> Array:
 def feature_kl(a: npt.ArrayLike, b: npt.ArrayLike, positions: str = "sum") -> float:
     """KL(softmax(a) || softmax(b)) over the channels of two feature maps, in nats.
 
-    Maps are (N, channels, ...), and what is returned is the mean over the samples. `positions` says
-    what is done with the places of a map: "sum", as the paper's authors do, or "mean".
+    Maps are (N, channels, ...); the mean over the samples is returned. `positions` says how the
+    positions of a map are combined: "sum", as the paper's authors do, or "mean".
 
     Example:
         >>> a, b = np.zeros((1, 2, 3)), np.zeros((1, 2, 3))

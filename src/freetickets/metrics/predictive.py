@@ -16,9 +16,9 @@ RULES = ("probabilities", "logits")
 def ensemble_log_probs(log_probs: npt.ArrayLike, combine: str = "probabilities") -> Array:
     """The log-probabilities of the ensemble, (N, C): the members' mean, without underflow.
 
-    That is the mean of their "probabilities", or of their "logits". With logits a class that one
-    member rules out is out; where that is the lot of every class, those that the fewest members
-    rule out are left.
+    This is the mean of their "probabilities" or of their "logits". With logits, a class that any
+    member rules out is ruled out; if this happens to every class, those that the fewest members
+    rule out remain.
 
     Example:
         >>> members = np.log([[[0.9, 0.1]], [[0.5, 0.5]]])
@@ -59,8 +59,8 @@ def nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 def member_nll(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The mean over members of their own negative log-likelihoods, in nats.
 
-    What a member drawn at random would score (the Gibbs likelihood). It is never below `nll`; the
-    gap is what the members gain by being different.
+    This is what a member drawn at random would score (the Gibbs likelihood). It is never below
+    `nll`; the gap is what the members gain by being different.
     """
     return float(-_of_truth(*arrays.check_predictions(log_probs, labels)).mean())
 
@@ -71,10 +71,10 @@ def brier(log_probs: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def restrict_classes(log_probs: npt.ArrayLike, classes: Sequence[int]) -> Array:
-    """Keeps some classes only, each member's probabilities scaled so that they sum to 1 again.
+    """Keeps only some classes, with each member's probabilities rescaled to sum to 1.
 
-    Returns log-probabilities (M, N, classes kept), whose labels count these classes: label i is
-    `classes[i]`. A member that rules all of them out is given the same probability for each.
+    Returns log-probabilities (M, N, classes kept), for labels that count only these classes: label
+    i is `classes[i]`. A member that rules out all of them gets the same probability for each.
 
     Example:
         >>> kept = restrict_classes(np.log([[[0.5, 0.3, 0.2]]]), [0, 2])

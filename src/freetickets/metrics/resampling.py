@@ -1,4 +1,4 @@
-"""How sure a score is, by drawing the samples again; and how two quantities go together."""
+"""How certain a score is, by resampling; and how two quantities go together."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Metric = Callable[[Array, Labels], float] | Score
 
 @dataclass(frozen=True)
 class Interval:
-    """A score, and where it lies when the samples are drawn again."""
+    """A score, and the range it lies in when the samples are drawn again."""
 
     value: float
     low: float
@@ -26,9 +26,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference(Interval):
-    """The score of one ensemble less that of another on the same samples.
+    """The score of one ensemble minus that of another on the same samples.
 
-    `p` is how likely a difference as far from 0 is if there is none (two-sided).
+    `p` is how likely a difference at least this far from 0 is if there is none (two-sided).
     """
 
     p: float
@@ -38,11 +38,11 @@ def bootstrap(
     metric: Metric, log_probs: npt.ArrayLike, labels: npt.ArrayLike, repeats: int = 1000,
     level: float = 0.95, seed: int = 0,
 ) -> Interval:  # fmt: skip
-    """A score with the interval that holds a share (`level`) of `repeats` draws of the samples.
+    """A score, with the interval that holds a share `level` of `repeats` draws of the samples.
 
-    `accuracy`, `nll`, `brier` and `ece` are made of one number for each sample, so they take a
+    `accuracy`, `nll`, `brier` and `ece` are computed from one number per sample, so they take a
     fraction of a second. Any other function of log-probabilities and labels, or `Score`, is called
-    on `repeats` copies of the predictions: if it scores the ensemble only, give it
+    on `repeats` copies of the predictions: if it scores only the ensemble, pass
     `ensemble_log_probs(log_probs)[None]`, which is smaller.
 
     Example:
@@ -61,10 +61,10 @@ def paired_difference(
     metric: Metric, a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike, repeats: int = 1000,
     level: float = 0.95, seed: int = 0,
 ) -> Difference:  # fmt: skip
-    """The score of `a` less that of `b`, both on the same resampled samples.
+    """The score of `a` minus that of `b`, both on the same resampled samples.
 
-    What is hard for both then cancels, so small differences show. `p` counts the draws on the other
-    side of 0 (and is at least 2 / (repeats + 1)).
+    What is hard for both then cancels out, so small differences show. `p` counts the draws on the
+    other side of 0 (and is at least 2 / (repeats + 1)).
 
     Example:
         >>> right, mixed = np.log([[[0.9, 0.1]] * 9]), np.log([[[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 3])
@@ -91,7 +91,7 @@ def paired_difference(
 def mcnemar(a: npt.ArrayLike, b: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """The exact p-value of McNemar's test: whether two ensembles are right equally often.
 
-    Only the samples count that one has right and the other wrong: a fair coin would say which.
+    Only samples that one gets right and the other wrong count: by chance, either is equally likely.
     """
     logs_a, truth = check_predictions(a, labels)
     logs_b, _ = check_predictions(b, labels)
@@ -130,7 +130,7 @@ def _scorer(metric: Metric, logs: Array, truth: Labels) -> Drawn:
 
 
 def pearson(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-    """How close two quantities are to a straight line, from -1 to 1."""
+    """How close two quantities are to a linear relation, from -1 to 1."""
     return _correlation(*_check_lists(x, y))
 
 

@@ -125,7 +125,7 @@ MAIN_SCORES = (
           caption="the mean negative log-likelihood in nats"),
     Score("ece", "ECE", function=ece, name="expected calibration error", limits=_SHARE,
           drawn=_drawn_ece, caption="the expected calibration error over "
-          f"{DEFAULT_BINS} equal bins of confidence"),
+          f"{DEFAULT_BINS} equal-width bins of confidence"),
 )  # fmt: skip
 
 # What is measured of classes beside them: of the ensemble, and the last of its members.
@@ -133,12 +133,12 @@ MORE_SCORES = (
     Score("brier", "Brier", function=brier, samples=sample_brier, caption="the mean squared "
           "distance between the predicted probabilities and the truth"),
     Score("adaptive_ece", "adaptive ECE", function=adaptive_ece,
-          caption=f"in {DEFAULT_BINS} bins of equally many samples"),
+          caption=f"the ECE over {DEFAULT_BINS} bins of equally many samples"),
     Score("classwise_ece", "classwise ECE", function=classwise_ece, caption="the mean over "
-          "classes, which counts the probability of every class"),
+          "classes of the calibration error of their probabilities"),
     Score("aurc", "AURC", function=aurc, caption="the area under the risk-coverage curve"),
     Score("member_nll", "member NLL", function=member_nll, of_members=True, caption="the mean of "
-          "the members' own; what the ensemble's is below it is what their diversity brings"),
+          "the members' own NLLs; the ensemble's is lower by what their diversity gains"),
 )  # fmt: skip
 
 # The kinds of columns that hold scores of something else than the ensemble on the test set, by how

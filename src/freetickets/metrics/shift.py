@@ -23,10 +23,10 @@ CORRUPTION_SETS: dict[str, tuple[str, ...]] = {
 
 
 def corruption_set(name: str, classes: int) -> tuple[str, ...]:
-    """The corruption types of a set; "ub" depends on the number of classes of the data.
+    """The corruption types of a set; "ub" depends on the data's number of classes.
 
-    The Uncertainty Baselines average over the 15 common types for CIFAR-10 and ImageNet, and for
-    CIFAR-100 over all 19 but snow and motion blur.
+    The Uncertainty Baselines average over the 15 common types for CIFAR-10 and ImageNet, and over
+    all 19 except snow and motion blur for CIFAR-100.
     """
     check_known("set of corruptions", name, CORRUPTION_SETS)
     if name == "ub" and classes in (10, 1000):
@@ -70,10 +70,10 @@ class ShiftScores:
 def shift_scores(
     sets: Mapping[str, Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]], bins: Bins = 15
 ) -> ShiftScores:
-    """Scores an ensemble on corrupted sets; the calibration errors have `bins` as for `ece`.
+    """Scores an ensemble on corrupted sets; `bins` is as for `ece`.
 
-    `sets` are, for each corruption type, for each severity in order, log-probabilities (M, N, C)
-    and labels (N,).
+    `sets` holds log-probabilities (M, N, C) and labels (N,) for each corruption type and, within
+    it, for each severity in order.
 
     Example:
         >>> right, wrong = np.log([[[0.9, 0.1]]]), np.log([[[0.1, 0.9]]])
@@ -114,8 +114,8 @@ class AttackScores:
 def transfer_matrix(parts: Sequence[npt.ArrayLike], labels: npt.ArrayLike) -> Array:
     """The accuracy of each member (columns) on the attack that was crafted on each member (rows).
 
-    `parts` are what the members say of the samples attacked for member 1, for member 2 and so on,
-    log-probabilities (M, N, C) each; the labels, (N,), are the same for each attack.
+    `parts` are the members' log-probabilities (M, N, C) on the samples crafted on member 1, on
+    member 2, and so on; the labels, (N,), are the same for each attack.
 
     Example:
         >>> one, two = np.log([[[0.1, 0.9]], [[0.8, 0.2]]]), np.log([[[0.6, 0.4]], [[0.3, 0.7]]])

@@ -1,6 +1,7 @@
-"""Uncertainty: how unsure an ensemble is of each sample, how unknown that is, and what it tells.
+"""Uncertainty: how unsure an ensemble is of each sample, how unknown each is, and what that tells.
 
-Functions that tell samples apart get one number each, higher for outside, the positive class.
+Functions that tell samples apart take one number per sample, higher for outside, the positive
+class.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class Uncertainty:
     """How unsure an ensemble is of each sample, in nats.
 
     Where the prediction is not the mean of the members' probabilities (because it has a
-    temperature of its own, say), its entropy is divided in the proportions of that mean's.
+    temperature of its own, say), its entropy is split in the same proportions as that of the mean.
     """
 
     total: Array  # entropy of the prediction
@@ -47,10 +48,10 @@ class Uncertainty:
 
 
 def novelty(log_probs: npt.ArrayLike, score: str = "max_probability") -> Array:
-    """How unknown each sample is, (N,): the higher, the more.
+    """How unknown each sample is, (N,): the higher, the more unknown.
 
-    "max_probability" is 1 less the highest probability of the ensemble; "entropy" that of its
-    probabilities, in nats; "mutual_information" the part of the entropy that comes from the
+    "max_probability" is 1 minus the ensemble's highest probability; "entropy" is that of its
+    probabilities, in nats; "mutual_information" is the part of the entropy that comes from the
     members' disagreement, 0 for one member.
 
     Example:
@@ -98,10 +99,10 @@ class RiskCoverage:
 def risk_coverage(
     log_probs: npt.ArrayLike, labels: npt.ArrayLike, score: str = "max_probability"
 ) -> RiskCoverage:
-    """Answers samples from the most certain on, and counts the errors.
+    """Answers the samples from the most certain to the least, and counts the errors.
 
-    Samples are declined by one of the novelty scores. Among samples of equal score any order is as
-    good: each counts with their share of errors.
+    Samples are declined by one of the novelty scores. Samples with equal scores could come in any
+    order, so each counts with their share of errors.
 
     Example:
         >>> found = risk_coverage(np.log([[[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]]), [0, 1, 0])
@@ -139,9 +140,9 @@ class Roc:
 
 
 def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
-    """The probability that a sample from outside scores higher than one from inside; ties half.
+    """The probability that an outside sample scores higher than an inside one; ties count half.
 
-    It is exact: the Mann-Whitney statistic, without thresholds to choose.
+    It is exact: the Mann-Whitney statistic, with no thresholds to choose.
 
     Example:
         >>> auroc(inside=[0.1, 0.2, 0.3], outside=[0.3, 0.9])
@@ -158,7 +159,7 @@ def aupr(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
     """The average precision with which samples from outside are found.
 
     Precision at each threshold, weighted by the recall that it adds. It depends on how many samples
-    there are of both kinds; the AUROC does not.
+    of each kind there are; the AUROC does not.
     """
     false, true = _counts(*_check_scores(inside, outside))
     precision = true[1:] / (true[1:] + false[1:])
@@ -166,7 +167,7 @@ def aupr(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
 
 
 def fpr95(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
-    """The share of samples from inside that is flagged when 95 % of those from outside are.
+    """The share of samples from inside that are flagged when 95 % of those from outside are.
 
     The threshold is the highest that flags at least 95 %; a sample on it is flagged.
     """

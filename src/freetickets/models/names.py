@@ -93,7 +93,7 @@ _ALL = (
     ),
     Architecture(
         "fast-A-B-C",
-        "learns small images in few epochs, three groups of A, B and C channels: fast-64-128-128",
+        "learns small images in few epochs; three groups of A, B and C channels: fast-64-128-128",
         "small:fast", 9, lambda first, second, third: {"widths": (first, second, third)},
     ),
     Architecture(
@@ -163,9 +163,10 @@ def create_model(
 
     Our own networks are `nn.Sequential`s of their stages, in the order in which they run. The name
     is one that `model_names` describes or that was registered, or `package.module:function` for a
-    factory of your own, also from the current directory, which is looked through last: it is given
-    `input_shape` ((channels, height, width) of images) and `classes`, how many outputs, if it has
-    parameters of these names. Options are what else the network takes, such as `dropout=0.1`.
+    factory of your own, which may lie in the current directory (searched last). The factory is
+    given `input_shape` ((channels, height, width) for images) and `classes`, the number of outputs,
+    if it has parameters with these names. Options are whatever else the network takes, such as
+    `dropout=0.1`.
 
     Example:
         >>> model = create_model("mlp-300-100", (1, 28, 28), 10)

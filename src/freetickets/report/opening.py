@@ -19,7 +19,7 @@ def opening(comparison: Comparison) -> str:
     runs = {run.name: run for run in comparison.runs}
     scored = {name: runs[name].results.ensemble[score.key] for name in found}
     best = min(scored, key=lambda name: (math.isnan(scored[name]), scored[name]))
-    lead = f"Of {len(found)} runs beside {reference.name}, {best} has the lowest {score.title}. "
+    lead = f"Of {len(found)} runs besides {reference.name}, {best} has the lowest {score.title}. "
     groups: dict[str, list[str]] = {"better": [], "worse": [], "no different within noise": []}
     for each in MAIN_SCORES:
         gap = found[best].scores[each.key]

@@ -133,9 +133,9 @@ def initial_topology(
     Scores are taken without dropout, and the network stays as it is. Every layer keeps at least its
     best weight: a network with an empty layer could not learn.
 
-    The criterion is a name of `CRITERIA`. With "global" the best of the whole network stay, by one
-    threshold; else sparsity and distribution are as in `allocate`. SNIP's and GraSP's papers take
-    batches of some ten samples a class; SynFlow only looks at the shape of the first input.
+    The criterion is a name of `CRITERIA`. With "global", one threshold keeps the best of the whole
+    network; otherwise sparsity and distribution are as in `allocate`. SNIP's and GraSP's papers
+    take batches of some ten samples per class; SynFlow looks only at the shape of the first input.
     `include`, `exclude` and `embeddings` are as in `select_weights`; the seed is that of random
     scores and of ties.
 

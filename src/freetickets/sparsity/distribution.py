@@ -61,8 +61,8 @@ def allocate(
     Args:
         shapes: The shape of each sparse layer's weight, by name.
         sparsity: The share of zeros over all these layers together, in [0, 1); or a map from layer
-            name patterns to the sparsity of each layer: the first pattern that fits counts, a layer
-            that none fits stays dense, and nothing is left to distribute.
+            name patterns to sparsities: the first pattern that matches a layer counts, a layer that
+            none matches stays dense, and nothing is left to distribute.
         distribution: A name of `DISTRIBUTIONS`, or a function of shapes and sparsity to densities.
 
     Example:

@@ -1,4 +1,4 @@
-"""Which weights of a network can be sparse."""
+"""Which of a network's weights can be sparse."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def select_weights(
 
     These are the weights of linear layers, convolutions (transposed ones too), recurrent layers and
     attention projections. Biases and norms never are, frozen weights are left alone, and a weight
-    that several modules share counts once (one that is an embedding table too is a table).
+    that several modules share counts once (one that is also an embedding table counts as a table).
 
     Args:
         model: Any network; names are those of the bare network inside wrappers.

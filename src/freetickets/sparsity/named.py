@@ -1,4 +1,4 @@
-"""The sparse trainings of the literature, by name: each is the same core with parts exchanged."""
+"""The sparse trainings of the literature, by name: each is the same core with other parts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ PRUNED_AT = 0.75
 class SparseParts:
     """What one method of sparse training is made of.
 
-    `explores` is whether the topology is explored at all, `gradual` whether the sparsity is reached
-    by gradual pruning, from `initial_sparsity` on. The others are arguments of the `Sparsifier`.
+    `explores` says whether the topology is explored at all, `gradual` whether the sparsity is
+    reached by gradual pruning, starting at `initial_sparsity`. The others are arguments of the
+    `Sparsifier`.
     """
 
     summary: str
@@ -49,9 +50,9 @@ class SparseParts:
     ) -> dict[str, Any]:
         """Returns the arguments of a `Sparsifier` for a training of this many steps.
 
-        The first exploration replaces the share `rate` of the active weights, which falls to zero
-        as a cosine. `interval` (if not given, a hundredth of the training) is the number of steps
-        between two explorations or prunings, and between the last exploration and the end.
+        The first exploration replaces a share `rate` of the active weights; the rate then falls to
+        zero along a cosine. `interval` (if not given, a hundredth of the training) is the number of
+        steps between two explorations or prunings, and between the last exploration and the end.
         """
         if steps < 1:
             raise FreeTicketsError(f"steps must be at least 1, not {steps}")

@@ -22,11 +22,12 @@ def anneal(schedule: str, start: float, end: float, progress: float) -> float:
 class Exploration:
     """Every `interval` steps, a share `rate` of the active weights is replaced.
 
-    Called with a step's number (from 1), it returns the rate to explore with after that step, or 0.
+    Called with a step's number (from 1), it returns the rate at which to explore after that step,
+    or 0.
 
     Attributes:
         rate: The share of each layer's active weights that is pruned and grown again (p).
-        interval: Steps between two explorations (ΔT); the paper's long trainings have 1000 (CIFAR)
+        interval: Steps between two explorations (ΔT); the paper's long trainings use 1000 (CIFAR)
             and 4000 (ImageNet).
         schedule: How the rate changes over `steps`: constant, cosine or linear.
         final_rate: Where cosine and linear schedules end.
@@ -65,7 +66,7 @@ class Exploration:
 
 @dataclass(frozen=True)
 class GradualPruning:
-    """Prunes a network little by little, fast at first and slowly in the end (Zhu & Gupta's cubic).
+    """Prunes a network gradually, fast at first and slowly at the end (Zhu & Gupta's cubic).
 
     Called with a step's number (from 1), it returns the sparsity to prune to after it, or None.
 

@@ -31,13 +31,13 @@ class Sparsifier(HeldNetwork):
     `optimizer.step()`. The defaults are the paper's: an ERK topology, explored as RigL does (prune
     by magnitude, grow by gradient). Gradients are masked just before each optimizer step, weights
     and optimizer state after it, so nothing outside the topology ever moves; a layer's number of
-    active weights never changes, unless you ask for it (`pruning`, `redistribute`).
-    `Sparsifier.named` makes the sparse trainings of the literature.
+    active weights never changes, unless you ask for that (`pruning`, `redistribute`).
+    `Sparsifier.named` builds the sparse trainings of the literature.
 
     Works with gradient accumulation, autocast and `GradScaler` (a skipped step does not count),
     `torch.compile`, `state_dict` and `copy.deepcopy`. To clip gradients by their norm, call
-    `mask_gradients` before clipping. An optimizer that calls a closure several times a step (LBFGS)
-    grows by the gradient of the first call.
+    `mask_gradients` before clipping. With an optimizer that calls a closure several times per step
+    (LBFGS), growth uses the gradient of the first call.
 
     Args:
         model: The network. Linear, convolutional, recurrent and attention weights become sparse.
@@ -47,15 +47,15 @@ class Sparsifier(HeldNetwork):
         distribution: How the active weights are divided among the layers: "erk", "er", "uniform",
             "uniform-dense-first", or a function of shapes and sparsity.
         structure: Where the active weights of a layer may lie: "unstructured"; "2:4" or another
-            N:M: N of each M consecutive inputs of an output, which sets the sparsity itself;
+            N:M: N of every M consecutive inputs of an output, which sets the sparsity itself;
             "block-4x4" or other sizes: whole blocks of outputs and inputs; "fan-in": equally many
             inputs for each output (SRigL). A layer whose shape does not fit stays dense.
-        topology: Masks to start from, by the names of weights, instead of random ones; a weight
-            without a mask stays dense. The "topology" of a `state_dict` will do; "given" takes over
-            the zeros that the network has.
+        topology: Masks to start from, by weight name, instead of random ones; a weight without a
+            mask stays dense. The "topology" of a `state_dict` will do; "given" keeps the zeros that
+            the network has.
         exploration: When to explore and at which rate: an `Exploration`, any function from a step's
-            number to a rate (0: do not explore), or None for a static topology. Where the length
-            is known, stop some hundred steps before the end, or let the rate fall (`schedule`).
+            number to a rate (0: do not explore), or None for a static topology. If the length is
+            known, stop some hundred steps before the end, or let the rate fall (`schedule`).
         pruning: When to prune for good and to which sparsity: a `GradualPruning` (start it at its
             initial sparsity), or any function from a step's number to a sparsity or None. An
             exploration of the same step follows the pruning (GraNet).
@@ -63,16 +63,16 @@ class Sparsifier(HeldNetwork):
         grow: The score by which inactive weights are chosen: a name, a function, or a mixture such
             as {"gradient": 0.5, "random": 0.5}.
         prune_scope: "layer": each layer loses the same share; "global": the weakest of the whole
-            network go; "threshold": what lies below a threshold, which follows the rate (DSR).
-        redistribute: How many weights a layer grows: None: as many as it lost, so its count stays;
+            network go; "threshold": weights below a threshold, which follows the rate, go (DSR).
+        redistribute: How many weights a layer grows. None: as many as it lost, so its count stays;
             "momentum": in proportion to the mean running gradient of its active weights (SNFS);
             "survivors": in proportion to the weights that survived (DSR). The total stays.
-        reserve: The strongest inactive weights, this share of a layer, train out of the network's
-            sight; an exploration, whatever its rate, chooses the strongest of all (Top-KAST).
+        reserve: This share of a layer, its strongest inactive weights, trains unseen by the
+            network; an exploration, whatever its rate, chooses the strongest of all (Top-KAST).
         regrown_value: The value of a weight that is pruned and grown again in one exploration:
             "zero", or "keep" (as RigL does).
-        gradient_batches: Growth looks at the mean gradient of this many last steps, as far as they
-            lie after the exploration before.
+        gradient_batches: Growth uses the mean gradient over this many last steps, but only those
+            since the previous exploration.
         include: Only these weights become sparse (patterns or module types).
         exclude: These weights stay dense (patterns or module types).
         embeddings: Whether embedding tables become sparse too.
@@ -80,8 +80,8 @@ class Sparsifier(HeldNetwork):
             that is faster, linear layers and convolutions (float32, on the CPU) skip the zeros.
             "masked": PyTorch's dense kernels, on any device. "sparse": these layers are replaced by
             ones that hold only active weights, as a parameter `values`. Wrap the network and hand
-            its parameters out after this; the optimizer must update each weight by itself, and
-            `pruning`, `redistribute` and `reserve` can't be had.
+            out its parameters only after this; the optimizer must update each weight by itself, and
+            `pruning`, `redistribute` and `reserve` are not available.
         seed: The seed of the topology and of random growth; the same on all ranks.
 
     Example:
@@ -184,7 +184,7 @@ class Sparsifier(HeldNetwork):
         cls, name: str, model: nn.Module, optimizer: Optimizer, sparsity: float = DEFAULT_SPARSITY,
         *, steps: int, rate: float = 0.5, interval: int | None = None, **overrides: Any,
     ) -> Sparsifier:  # fmt: skip
-        """Makes the sparsifier of a method that is known by name, for a training of `steps` steps.
+        """Makes the sparsifier of a named method, for a training of `steps` steps.
 
         The names are those of `SPARSE_METHODS`: "set", "rigl", ...; `sparsity` is reached at the
         end. For `rate` and `interval` see `SparseParts.options`; other arguments of the
@@ -208,7 +208,7 @@ class Sparsifier(HeldNetwork):
         A step that the optimizer did not take (`GradScaler` found an overflow, or gradients are
         still being accumulated) does not count.
 
-        One that is `skipped` on purpose, as RigL does when it explores, counts all the same.
+        A step that is `skipped` on purpose, as RigL does when it explores, still counts.
         Returns whether the topology was pruned or explored.
         """
         if skipped and not self._stepped:
@@ -229,9 +229,9 @@ class Sparsifier(HeldNetwork):
 
     @torch.no_grad()
     def prune(self, sparsity: Sparsity) -> None:
-        """Prunes to an overall sparsity, for good. `step` calls this by schedule.
+        """Prunes to an overall sparsity, for good. `step` calls this on schedule.
 
-        Each layer keeps its strongest weights, as many as the distribution gives it; with
+        Each layer keeps as many of its strongest weights as the distribution gives it; with
         `prune_scope="global"` one threshold is found for all layers. Needs masked weights.
         """
         if self._reserve:
@@ -264,7 +264,7 @@ class Sparsifier(HeldNetwork):
     def explore(self, rate: float) -> None:
         """Prunes a share `rate` of the active weights and grows as many.
 
-        `step` calls this by schedule. Called by hand with gradient growth (an escape, say), it uses
+        `step` calls this on schedule. Called by hand with gradient growth (an escape, say), it uses
         the dense gradient of the last step, if `keep_gradients` was called before that step.
         """
         check_rate("rate", rate)
@@ -284,11 +284,11 @@ class Sparsifier(HeldNetwork):
 
     @torch.no_grad()
     def set_topology(self, topology: Mapping[str, Tensor]) -> None:
-        """Takes another topology; weights outside it, and their optimizer state, become zero.
+        """Switches to another topology; weights outside it, and their optimizer state, become zero.
 
-        Those inside keep what the network has there: new ones start at zero, unless just loaded.
-        It has a mask for each weight that is to change; one that is all True makes it dense. Layers
-        that hold only active weights keep their number.
+        Weights inside it keep their values: new ones start at zero, unless just loaded. The
+        topology has a mask for each weight that is to change; a mask that is all True makes its
+        weight dense. Layers that hold only active weights keep their number of them.
         """
         masks = check_topology(topology, self._shapes)
         check_masks(self._structure, masks)
@@ -310,7 +310,8 @@ class Sparsifier(HeldNetwork):
     def mask_gradients(self) -> None:
         """Sets the gradients of inactive weights to zero, recording the dense ones if needed.
 
-        The optimizer's step does so itself; call it before it to clip gradients by norm, or log.
+        The optimizer's step does this itself; call it earlier to clip gradients by norm, or to log
+        them.
         """
         if self._record.taken is None:
             self._record.take(self._weights, self._explores_soon)
@@ -344,8 +345,8 @@ class Sparsifier(HeldNetwork):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict` into a sparsifier of the same network.
 
-        Load the states of the network and the optimizer first (of any backend), but make the
-        sparsifier before all of that, or with the topology of the state: see docs/loops.md.
+        Load the states of the network and the optimizer (from any backend) first, but make the
+        sparsifier before any of that, or with the topology of the state: see docs/loops.md.
         """
         masks = self._saved_masks(state)
         for weight in self._weights:

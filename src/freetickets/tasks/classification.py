@@ -27,8 +27,9 @@ class Classification(Task):
 
     Attributes:
         class_weights: How much each class counts in training, in the order of the classes.
-        label_smoothing: Of the cross-entropy in training; None for the recipe's.
-        loss: A function of one's own: of a network's outputs (N, C) and labels (N,), the mean loss.
+        label_smoothing: Label smoothing of the cross-entropy in training; None for the recipe's.
+        loss: A function of your own, which takes a network's outputs (N, C) and labels (N,) and
+            returns the mean loss.
 
     Example:
         >>> Classification(class_weights=[1, 3]).options
@@ -68,7 +69,7 @@ class Classification(Task):
         return len(spec.classes)
 
     def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
-        """The cross-entropy, weighted and smoothed in training; or the loss of one's own."""
+        """The cross-entropy, weighted and smoothed in training; or your own loss."""
         if self.loss is not None:
             return self.loss(outputs, targets)
         import torch
@@ -113,7 +114,7 @@ class Classification(Task):
         return Uncertainty.of(members, prediction)
 
     def answers(self, prediction: Array, classes: Classes) -> AnyArray:
-        """The most probable class of each sample, as the labels of the training name it."""
+        """The most probable class of each sample, named as in the training labels."""
         # A network may have more outputs than there are classes; those have no name.
         return classes.decode(prediction[:, : len(classes.names)].argmax(axis=-1))
 
@@ -125,7 +126,7 @@ class Classification(Task):
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """Accuracy, NLL and ECE: what `freetickets.metrics.score` says of them."""
+        """Accuracy, NLL and ECE, as `freetickets.metrics.score` defines them."""
         return MAIN_SCORES
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:

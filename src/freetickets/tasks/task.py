@@ -113,11 +113,11 @@ class Task(ABC):
     has_classes: ClassVar[bool] = False  # calibration, corruptions, attacks and the like ask this
 
     def classes_of(self, y: AnyArray) -> Classes:
-        """The classes that targets name; by default they are numbers, and name none."""
+        """The classes that targets name; by default targets are numbers and name none."""
         return Classes(())
 
     def targets(self, y: AnyArray, classes: Classes) -> AnyArray:
-        """Targets as a network learns them, of what was given, (N, ...); by default in float32."""
+        """The given targets as a network learns them, (N, ...); by default in float32."""
         if y.ndim < 1 or y.dtype.kind not in "biuf":
             told = f"y is {y.dtype} of shape {y.shape}"
             raise FreeTicketsError(f"{told}: labels of this task are numbers (N, ...)")
@@ -133,14 +133,14 @@ class Task(ABC):
 
     @abstractmethod
     def batch_loss(self, outputs: Tensor, targets: Tensor, training: bool = True) -> Tensor:
-        """The mean loss of outputs (N, ...), to be learned from (`training`), or for people."""
+        """The mean loss of outputs (N, ...), to learn from (`training`) or to show people."""
 
     @abstractmethod
     def sample_scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """What each sample adds to the running score, (N,)."""
 
     def logged(self, mean: float) -> float:
-        """The running score, made of the mean of `sample_scores`: that mean, or its root, say."""
+        """The running score, from the mean of `sample_scores`: that mean, or its root, say."""
         return mean
 
     def guess(self, targets: Tensor, outputs: int) -> float:
@@ -148,23 +148,23 @@ class Task(ABC):
         return math.inf
 
     def predictions(self, outputs: Tensor) -> Array:
-        """What a network's outputs say, in the form that is stored; by default the outputs."""
+        """A network's predictions in the form that is stored; by default its outputs."""
         return outputs.double().cpu().numpy()
 
     @abstractmethod
     def joined(self, members: AnyArray, rule: str) -> Array:
-        """What members (M, N, ...) say together by one of the `rules`, (N, ...)."""
+        """The joint prediction (N, ...) of members (M, N, ...), by one of the `rules`."""
 
     @abstractmethod
     def uncertainty(self, members: Array, prediction: Array) -> Any:
-        """How unsure an ensemble is of each sample: a data class of arrays (N, ...)."""
+        """How unsure an ensemble is about each sample: a data class of arrays (N, ...)."""
 
     def answers(self, prediction: Array, classes: Classes) -> AnyArray:
-        """What `Ensemble.predict` returns of a prediction (N, ...): by default the prediction."""
+        """What `Ensemble.predict` returns for a prediction (N, ...): by default the prediction."""
         return prediction
 
     def columns(self, prediction: Array, classes: Classes) -> Mapping[str, AnyArray]:
-        """What `freetickets predict` prints of a prediction (N, ...), each one value a sample."""
+        """What `freetickets predict` prints for a prediction (N, ...): one value per sample."""
         return {"prediction": self.answers(prediction, classes)}
 
     @property
@@ -177,7 +177,7 @@ class Task(ABC):
         return {each.key: each.function(members, targets) for each in self.scores if each.function}
 
     def check_saved(self, predictions: AnyArray, targets: AnyArray) -> None:
-        """Raises a ValueError if arrays that were read are not predictions of this task."""
+        """Raises a ValueError if arrays read from a file are not predictions of this task."""
         if predictions.ndim < 2 or predictions.shape[1] != len(targets):
             raise ValueError(f"predictions {predictions.shape} of targets {targets.shape}")
         if predictions.dtype.kind != "f" or targets.dtype.kind not in "fiu":

@@ -208,8 +208,8 @@ def class_breakdown(
             axes.locator_params(axis="x", nbins=6)
             draw.percent(axes.xaxis)
             if len(chosen) < len(classes):
-                which = "the runs differ most in" if len(scores) > 1 else "are hardest"
-                note = f"{len(chosen)} of {len(classes)} classes: those that {which}"
+                which = "on which the runs differ most" if len(scores) > 1 else "that are hardest"
+                note = f"{len(chosen)} of {len(classes)} classes: those {which}"
                 axes.set_title(note, loc="left", fontsize=draw.SMALL, color=colour("muted"))
             shown = [looks[name] for name in values]
             draw.legend(figure, [(look.handle() | {"linestyle": ""}, look.label) for look in shown])

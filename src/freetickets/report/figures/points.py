@@ -231,7 +231,7 @@ def _paint_paths(figure: draw.Figure, axes: draw.Axes, paths: Sequence[Path2D]) 
     start = {"marker": "o", "markersize": 6, "markerfacecolor": colour("page"), "linestyle": ""}
     ticket = {"marker": "D", "markersize": 6, "linestyle": ""}
     later = {"marker": ".", "markersize": 4, "linewidth": 1.2}
-    looks = (start, "start"), (ticket, "ticket"), (later, "later is stronger")
+    looks = (start, "start"), (ticket, "ticket"), (later, "stronger is later")
     draw.legend(figure, [(grey | look, label) for look, label in looks])
     ends = [tuple(points[-1].tolist()) for points in drawn]
 

@@ -98,7 +98,7 @@ def attack_bars(attacks: Mapping[str, Attack], what: str, runs: Sequence[str] = 
         draw.percent(axes.xaxis)
         shades = ((colour("muted"), 0.3), "clean"), (colour("muted"), "attacked: mean")
         patches = [({"facecolor": shade, "linewidth": 0}, label) for shade, label in shades]
-        draw.legend(figure, [*patches, (whole, "least and most")])
+        draw.legend(figure, [*patches, (whole, "lowest to highest")])
     return panels
 
 
@@ -233,8 +233,8 @@ def risk_curves(curves: Mapping[str, RiskCoverage], runs: Sequence[str] = ()) ->
     with draw.panel(panels, "risk", what, 3.0) as (figure, axes):
         found = [(looks[run], it.coverage, it.risk, it.area) for run, it in curves.items()]
         _plot_areas(figure, axes, found)
-        axes.set(xlim=(0, 1), ylim=(0, None), ylabel="errors among them")
-        axes.set_xlabel("samples answered, the surest first")
+        axes.set(xlim=(0, 1), ylim=(0, None), ylabel="errors among these")
+        axes.set_xlabel("samples answered, most confident first")
     return panels
 
 

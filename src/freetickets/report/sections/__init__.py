@@ -84,7 +84,7 @@ def _made(comparison: Comparison, chapter: str, name: str) -> Iterator[Section]:
 
 def _flops_text(comparison: Comparison) -> str:
     """What FLOPs count, and what they are a multiple of."""
-    counted = "FLOPs are counted as RigL does (3 × forward a sample, each layer by its density)"
+    counted = "FLOPs are counted as in RigL (3 × forward per sample, each layer by its density)"
     first = comparison.runs[0]
     # A product of fractions of epochs: its last digits depend on the plan.
     if len({f"{run.ledger.dense_flops:.6g}" for run in comparison.runs}) == 1:
@@ -93,6 +93,6 @@ def _flops_text(comparison: Comparison) -> str:
             f"{first.ledger.dense_epochs:g} epochs ({first.ledger.dense_flops:.2g} FLOPs)."
         )
     return (
-        f"{counted}, as multiples of one dense training of each run's own model and length: these "
-        "differ here, so that multiples of different runs can't be compared."
+        f"{counted}, as multiples of one dense training of each run's own model and length; these "
+        "differ here, so multiples of different runs can't be compared."
     )

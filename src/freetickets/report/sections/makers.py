@@ -237,7 +237,7 @@ def trajectories(comparison: Comparison) -> Iterator[Shown]:
         if trajectory_files(run.folder):
             with damaged(run.folder / "trajectory", REMAKE):
                 embeddings.append(embed({run.name: read_trajectory(run.folder)}))
-    few = next((f" (of few, {each.note})" for each in embeddings if each.note), "")
+    few = next((f" (or, for few checkpoints, {each.note})" for each in embeddings if each.note), "")
     paths = {name: each for found in embeddings for name, each in found.paths.items()}
     yield Shown(Figure(points.trajectories(paths)), {"few": few})
 
