@@ -45,7 +45,7 @@ class StepTimes:
         if record["method"] not in self.methods or "phases" not in ledger:
             return []
         if column == PYTORCH:
-            known = {(self.of, 0.0): (1.0,) * max(1, *(len(step.later) for step in self.steps))}
+            known = {(self.of, 0.0): (1.0,) * max([1, *(len(step.later) for step in self.steps)])}
         else:
             known = {
                 (step.model, step.sparsity): step.later if column == LATER else (step.ratio,)
